@@ -112,8 +112,6 @@ MEDIA_TYPE = CONTENT_TYPE_LATEST
 OTHER = "other"
 """The path label of requests to unknown paths."""
 
-Stage = Literal["waiting", "decoding", "model"]
-"""The stages of a diagnosis that are timed: waiting in the queue, decoding the picture, the model's run."""
 
 _SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _LOAD_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -127,6 +125,8 @@ class Metrics:
     Attributes:
         registry: the Prometheus registry, in which parts of the service register metrics of their own.
         requests_waiting: whether pictures wait in this process's queue.
+
+    Metrics that one place counts have no method; their help and labels are below.
     """
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class Metrics:
             _SECONDS,
             "model version route decision",
         )
-        self._stage_seconds = histogram(
+        self.stage_seconds = histogram(
             "dermfed_stage_seconds", "What a diagnosis spends its time with", _SECONDS, "model version stage"
         )
         self._sets = counter(
@@ -174,19 +174,19 @@ class Metrics:
         self._reasons = counter(
             "dermfed_reasons", "Reasons for decisions, by their code", "model version reason"
         )
-        self._refused = counter(
+        self.refused = counter(
             "dermfed_refused", "Requests that were not worked on, by what was in the way", "why"
         )
-        self._outcomes_lost = counter(
+        self.answers_lost = counter(
             "dermfed_answers_not_kept", "Answers that could not be kept for their outcomes"
         )
-        self._records_lost = counter("dermfed_records_lost", "Records of diagnoses that could not be written")
+        self.records_lost = counter("dermfed_records_lost", "Records of diagnoses that could not be written")
         self._waiting = gauge("dermfed_waiting", "Requests that wait for their turn", "livesum")
-        self._batches = histogram("dermfed_batch_size", "Pictures that a model was shown together", _BATCHES)
-        self._loads = counter(
+        self.batches = histogram("dermfed_batch_size", "Pictures that a model was shown together", _BATCHES)
+        self.loads = counter(
             "dermfed_release_loads", "Releases that were loaded, or could not be", "alias model outcome"
         )
-        self._load_seconds = histogram(
+        self.load_seconds = histogram(
             "dermfed_release_load_seconds", "How long loading a release took", _LOAD_SECONDS, "alias model"
         )
         self._serving = gauge(
@@ -198,7 +198,7 @@ class Metrics:
             "livesum",
             "alias model",
         )
-        self._canary_requests = counter(
+        self.canary_requests = counter(
             "dermfed_canary_requests",
             "Requests that a canary might have answered, by what answered them and why",
             "model release answered",
@@ -206,7 +206,7 @@ class Metrics:
         self._canary_share = gauge(
             CANARY_SHARE, "The share of requests that a canary is to answer", "livemax", "model release"
         )
-        self._decoders_killed = counter(
+        self.decoders_killed = counter(
             "dermfed_decoders_killed", "Decoders that ended with a picture, by why", "reason"
         )
         # What the gauges say, by alias: models with their releases, and models with a health issue.
@@ -231,59 +231,10 @@ class Metrics:
             if reason.code not in ROUTES:  # which are a label of their own
                 self._reasons.labels(*version, reason.code).inc()
 
-    def stage(self, model: str, version: int, stage: Stage, seconds: float) -> None:
-        """Observes the time that a diagnosis spent in a stage; seconds."""
-        self._stage_seconds.labels(model, str(version), stage).observe(seconds)
-
     def waiting(self, n: int) -> None:
         """Sets how many pictures wait in this process's queue."""
         self.requests_waiting = n > 0
         self._waiting.set(n)
-
-    def batch(self, size: int) -> None:
-        """Observes the size of a batch that a model ran on."""
-        self._batches.observe(size)
-
-    def busy(self) -> None:
-        """Counts a request refused because too many wait."""
-        self._refused.labels("busy").inc()
-
-    def over_share(self) -> None:
-        """Counts a request refused because its key has as many in progress as places are left."""
-        self._refused.labels("share").inc()
-
-    def deadline(self) -> None:
-        """Counts a request given up at its deadline."""
-        self._refused.labels("deadline").inc()
-
-    def limited(self) -> None:
-        """Counts a request refused by a rate limit."""
-        self._refused.labels("limited").inc()
-
-    def cancelled(self) -> None:
-        """Counts a request given up because its caller disconnected."""
-        self._refused.labels("cancelled").inc()
-
-    def draining(self) -> None:
-        """Counts a request refused because the service is ending."""
-        self._refused.labels("draining").inc()
-
-    def outcome_lost(self) -> None:
-        """Counts an answer that could not be kept for its outcome."""
-        self._outcomes_lost.inc()
-
-    def record_lost(self) -> None:
-        """Counts an entry of the decision log that could not be written."""
-        self._records_lost.inc()
-
-    def loaded(self, alias: str, model: str, seconds: float) -> None:
-        """Counts a release that was loaded, and observes how long it took; seconds."""
-        self._loads.labels(alias, model, "loaded").inc()
-        self._load_seconds.labels(alias, model).observe(seconds)
-
-    def not_loaded(self, alias: str, model: str) -> None:
-        """Counts a release that could not be loaded."""
-        self._loads.labels(alias, model, "failed").inc()
 
     def serving(self, alias: str, releases: Mapping[str, int], health_issues: Iterable[str]) -> None:
         """Sets the gauges of what this process serves: each model's release, and models with an issue."""
@@ -295,10 +246,6 @@ class Metrics:
             self._health_issues.labels(alias, model).set(int(model in present[1]))
         self._present[alias] = present
 
-    def canary_request(self, model: str, release: int, answered: str) -> None:
-        """Counts a request that the canary of this release might have answered."""
-        self._canary_requests.labels(model, str(release), answered).inc()
-
     def canary_shares(self, shares: Mapping[tuple[str, int], float]) -> None:
         """Sets the share of each canary there is, by model and release."""
         for model, release in self._shares.keys() | shares.keys():
@@ -306,10 +253,6 @@ class Metrics:
             if share != self._shares.get((model, release)):
                 self._canary_share.labels(model, str(release)).set(share)
         self._shares = dict(shares)
-
-    def decoder_killed(self, reason: str) -> None:
-        """Counts a decoder that ended with a picture: for `time`, `memory` or as a `crash`."""
-        self._decoders_killed.labels(reason).inc()
 
     def add_computed(self, figures: Callable[[WorkerTotals], Iterable[Metric]]) -> None:
         """Adds metrics that are computed from the totals at every scrape."""

@@ -1,4 +1,4 @@
-"""`ServiceState`: what all endpoints share while the service runs, such as metrics and the release."""
+"""What all endpoints share while the service runs, such as metrics and the release."""
 
 import asyncio
 import signal
@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
@@ -17,11 +18,10 @@ from registry.bundle.text import nearest
 from registry.records import Scope, Version
 from registry.registry import Registry
 from serving.access.admission import Admission
-from serving.access.auth import KeyLacksScope, UnknownKey, authorise, authorise_page
+from serving.access.auth import KeyLacksScope, UnknownKey, authorise
 from serving.access.limits import Limits
 from serving.decoding.decoders import Decoders
 from serving.inference.batcher import Batcher
-from serving.inference.device import Device
 from serving.machine import cores
 from serving.metrics import Metrics
 from serving.monitoring.decision_log import DecisionLog
@@ -43,107 +43,37 @@ POLL = 0.02
 """How often a waiting request looks whether its release has been loaded; seconds."""
 
 
+_AT_ONCE = 4
+"""Requests that read the registry, or outcomes, at once: a database that does not answer holds no others."""
+
+
+@dataclass(frozen=True, eq=False)
 class ServiceState:
-    """The parts of a running service, started and stopped together."""
+    """The parts of a running service.
 
-    def __init__(self, settings: ServeSettings) -> None:
-        """Makes the parts; nothing is read or started before `start`.
+    Attributes:
+        registry: its calls block, so make them in a thread.
+        answers: keeps answers for their outcomes; None where none are kept.
+        cores: that there were when it started.
+        operator_threads: in which pages for operators read the registry.
+        outcome_threads: in which outcomes are read and written.
+    """
 
-        Raises:
-            DeviceUnusable: models cannot run on the execution provider that the settings name.
-        """
-        self.settings = settings
-        self._cores = cores()
-        Device.of(settings).require()
-        self.metrics = Metrics()
-        self.admission = Admission(settings.queue, settings.deadline_seconds, self.metrics)
-        self.decoders = Decoders(settings, self.metrics)
-        self.batcher = Batcher(settings, self.metrics, self.decoders)
-        self.limits = Limits(settings, self.metrics)
-        self.decision_log = DecisionLog(settings, self.metrics)
-        url = settings.outcomes_url
-        self.answers = AnswerKeeper(url, self.metrics) if url else None
-        self.monitoring = Monitoring(self.metrics, self.answers)
-        self._current_release: CurrentRelease | None = None
-        self._canaries: Rollout | None = None
-        self._registry: Registry | None = None
-
-    @asynccontextmanager
-    async def start(self, source: Callable[[], AbstractContextManager[Registry]]) -> AsyncIterator[None]:
-        """Runs the service within the block: polls the registry, and drains on SIGUSR1."""
-        # Of odd EXIF Pillow warns in words that its sender chooses, and Python remembers each for good.
-        warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
-        with ExitStack() as opened:
-            try:
-                self.decoders.start()  # first: it is ready by the time that a release is
-                registry = opened.enter_context(source())
-                self._current_release = await anyio.to_thread.run_sync(
-                    CurrentRelease, registry, self.settings, self.metrics
-                )
-                self._registry = registry
-                await anyio.to_thread.run_sync(self.decoders.wait)
-                if self.answers is not None:
-                    await anyio.to_thread.run_sync(self.answers.start)
-                self._canaries = Rollout(
-                    self.settings, self.metrics, self._current_release, self.decoders.decode
-                )
-                self.monitoring.start(registry, self._current_release, self._canaries)
-                with suppress(RuntimeError, ValueError):  # a service in a thread receives no signals
-                    loop = asyncio.get_running_loop()
-                    loop.add_signal_handler(signal.SIGUSR1, self.admission.drain)
-                    # Blocked by `serving.server` until Granian, which is started after this, can end.
-                    loop.call_later(0.1, signal.pthread_sigmask, signal.SIG_UNBLOCK, {signal.SIGTERM})
-                yield
-            finally:
-                await self._close()
-
-    async def _close(self) -> None:
-        """Ends all parts that have begun, also where a later one could not."""
-        current, self._current_release, self._registry = self._current_release, None, None
-        canaries, self._canaries = self._canaries, None
-        # Whoever was still asking has been answered; a thread that waits for a decoder goes on.
-        await anyio.to_thread.run_sync(self.decoders.close)
-        await anyio.to_thread.run_sync(self.monitoring.close)
-        if self.answers is not None:
-            await anyio.to_thread.run_sync(self.answers.close)
-        if canaries is not None:
-            await anyio.to_thread.run_sync(canaries.close)
-        if current is not None:
-            await anyio.to_thread.run_sync(current.close)
-        await anyio.to_thread.run_sync(self.decision_log.close)
-
-    @property
-    def current_release(self) -> CurrentRelease:
-        """What polls the registry and holds the current release.
-
-        Raises:
-            NothingServed: the service is starting or ending.
-        """
-        if self._current_release is None:
-            raise _not_started()
-        return self._current_release
-
-    @property
-    def canaries(self) -> Rollout:
-        """The canaries of the current release.
-
-        Raises:
-            NothingServed: the service is starting or ending.
-        """
-        if self._canaries is None:
-            raise _not_started()
-        return self._canaries
-
-    @property
-    def registry(self) -> Registry:
-        """The registry; its calls block, so make them in a thread.
-
-        Raises:
-            NothingServed: the service is starting or ending.
-        """
-        if self._registry is None:
-            raise _not_started()
-        return self._registry
+    settings: ServeSettings
+    metrics: Metrics
+    admission: Admission
+    registry: Registry
+    current_release: CurrentRelease
+    decoders: Decoders
+    batcher: Batcher
+    limits: Limits
+    decision_log: DecisionLog
+    canaries: Rollout
+    answers: AnswerKeeper | None
+    monitoring: Monitoring
+    cores: int
+    operator_threads: anyio.CapacityLimiter = field(default_factory=partial(anyio.CapacityLimiter, _AT_ONCE))
+    outcome_threads: anyio.CapacityLimiter = field(default_factory=partial(anyio.CapacityLimiter, _AT_ONCE))
 
     @property
     def health_issues(self) -> list[str]:
@@ -155,16 +85,7 @@ class ServiceState:
             *self.decision_log.health_issues,
             *self.decoders.health_issues,
             *(self.answers.health_issues if self.answers else ()),
-            *self._changed_cores(),
-        ]
-
-    def _changed_cores(self) -> list[str]:
-        """A health issue if the number of cores has changed and `threads` is not configured."""
-        if (now := cores()) == self._cores or "threads" in self.settings.model_fields_set:
-            return []
-        return [
-            f"the service may use {now} cores, and {self._cores} when it started; start it again so that its "
-            "threads follow"
+            *changed_cores(self.settings, self.cores),
         ]
 
     async def authorise(self, request: Request, scope: Scope, *, page: bool = False) -> None:
@@ -178,9 +99,8 @@ class ServiceState:
         Raises:
             KeyMissing, ScopeMissing, TooManyRequests, NothingServed: as their names say.
         """
-        check = authorise_page if page else authorise
         # Without the request itself: a cycle would hold its connection until garbage is collected.
-        request.state.check = partial(check, scope=scope)
+        request.state.check = partial(authorise, scope=scope, page=page)
         try:
             key = request.state.check(request, keys=self.current_release.served.keys)
         except UnknownKey:
@@ -199,9 +119,8 @@ class ServiceState:
             scope: such as `operate`, to be shown health issues, which name hosts and folders.
             page: whether it is a page, for which a browser may send a key in its own way.
         """
-        check = authorise_page if page else authorise
         try:
-            check(request, self.current_release.served.keys, scope)
+            authorise(request, self.current_release.served.keys, scope, page=page)
         except ProblemResponse:
             return False
         return True
@@ -284,8 +203,72 @@ def select_release(served: ServedRelease, name: str | None) -> LoadedRelease:
     return served.releases[name]
 
 
-def _not_started() -> NothingServed:
-    return NothingServed("the service is starting or ending; try again", {"Retry-After": "1"})
+def service_of(request: Request) -> ServiceState:
+    """The parts of the service that a request has come to.
+
+    Raises:
+        NothingServed: the service is starting or ending.
+    """
+    service: ServiceState | None = getattr(request.app.state, "service", None)
+    if service is None:
+        raise NothingServed("the service is starting or ending; try again", {"Retry-After": "1"})
+    return service
+
+
+@asynccontextmanager
+async def running(
+    settings: ServeSettings,
+    metrics: Metrics,
+    admission: Admission,
+    source: Callable[[], AbstractContextManager[Registry]],
+) -> AsyncIterator[ServiceState]:
+    """Runs the service within the block: polls the registry, and drains on SIGUSR1."""
+    # Of odd EXIF Pillow warns in words that its sender chooses, and Python remembers each for good.
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
+    in_thread, url = anyio.to_thread.run_sync, settings.outcomes_url
+    decoders, closing = Decoders(settings, metrics), list[Callable[[], None]]()
+    with ExitStack() as opened:
+        try:
+            decoders.start()  # first: it is ready by the time that a release is
+            registry = opened.enter_context(source())
+            decision_log = DecisionLog(settings, metrics)
+            closing.append(decision_log.close)
+            current = await in_thread(CurrentRelease, registry, settings, metrics)
+            closing.append(current.close)
+            await in_thread(decoders.wait)
+            canaries = Rollout(settings, metrics, current, decoders.decode)
+            closing.append(canaries.close)
+            answers = AnswerKeeper(url, metrics) if url else None
+            if answers is not None:
+                await in_thread(answers.start)
+                closing.append(answers.close)
+            monitoring = Monitoring(metrics, answers, registry, current, canaries)
+            closing.append(monitoring.close)
+            with suppress(RuntimeError, ValueError):  # a service in a thread receives no signals
+                loop = asyncio.get_running_loop()
+                loop.add_signal_handler(signal.SIGUSR1, admission.drain)
+                # Blocked by `serving.server` until Granian, which is started after this, can end.
+                loop.call_later(0.1, signal.pthread_sigmask, signal.SIG_UNBLOCK, {signal.SIGTERM})
+            yield ServiceState(
+                *(settings, metrics, admission, registry, current, decoders),
+                Batcher(settings, metrics, decoders),
+                Limits(settings, metrics),
+                *(decision_log, canaries, answers, monitoring, cores()),
+            )
+        finally:
+            # Whoever was still asking has been answered; a thread that waits for a decoder goes on.
+            for close in (decoders.close, *reversed(closing)):
+                await in_thread(close)
+
+
+def changed_cores(settings: ServeSettings, before: int) -> list[str]:
+    """A health issue if the number of cores has changed and `threads` is not configured."""
+    if (now := cores()) == before or "threads" in settings.model_fields_set:
+        return []
+    return [
+        f"the service may use {now} cores, and {before} when it started; start it again so that its "
+        "threads follow"
+    ]
 
 
 def nothing_served(served: ServedRelease, alias: str, *, in_full: bool) -> str:

@@ -101,14 +101,14 @@ class Admission:
     def _check_capacity(self, key: str | None) -> None:
         free = self._queue - len(self._admitted)
         if free <= 0:
-            self._metrics.busy()
+            self._metrics.refused.labels("busy").inc()
             raise Busy(
                 f"{self._queue} requests are waiting, which is as many as may; ask again a little later",
                 {"Retry-After": "1"},
             )
         held = self._admitted_by_key[key]
         if key is not None and held >= free:
-            self._metrics.over_share()
+            self._metrics.refused.labels("share").inc()
             raise Busy(
                 (
                     f"{held} requests with the API key {key} are waiting, and {free} places are left for "
@@ -131,7 +131,7 @@ class Admission:
             CallerGone: the caller has disconnected.
         """
         if self.draining:
-            self._metrics.draining()
+            self._metrics.refused.labels("draining").inc()
         self.check_open()
         self._check_capacity(request.state.key)
         left = self._deadline - (time.monotonic() - request.state.began)
@@ -150,9 +150,9 @@ class Admission:
         if not admitted.scope.cancelled_caught:
             return
         if admitted.disconnected:
-            self._metrics.cancelled()
+            self._metrics.refused.labels("cancelled").inc()
             raise CallerGone("the connection was closed before the answer was ready")
-        self._metrics.deadline()
+        self._metrics.refused.labels("deadline").inc()
         raise DeadlinePassed(
             (
                 f"the answer was not ready within {self._deadline:g} seconds; send the picture again, a "

@@ -8,10 +8,9 @@ pages, and only they, take a key as its password, under any user name.
 """
 
 import base64
-import binascii
 import hmac
 import ipaddress
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
@@ -31,10 +30,6 @@ _LONGEST_ADDRESS: Final = 64
 
 # What a proxy adds: a caller behind one is not on this machine, whatever the socket says.
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 class UnknownKey(KeyMissing):
@@ -58,7 +53,7 @@ class KeyLacksScope(ScopeMissing):
 
 
 def authorise(
-    request: Request, keys: Sequence[ApiKey] | None, scope: Scope, now: Callable[[], datetime] = _now
+    request: Request, keys: Sequence[ApiKey] | None, scope: Scope, *, page: bool = False
 ) -> ApiKey | None:
     """The valid API key of a request with the scope it needs; None where no key is needed.
 
@@ -68,7 +63,8 @@ def authorise(
         request: who asks.
         keys: every key there is, expired and revoked ones too; None until the registry has been read.
         scope: the scope that the request needs.
-        now: the clock by which keys expire.
+        page: whether it is a page, for which a browser may send the key as the password of HTTP Basic; it
+            asks its user where none is good.
 
     Raises:
         KeyMissing: no key, one that is expired or revoked, or a caller elsewhere while there are no keys.
@@ -76,33 +72,10 @@ def authorise(
         KeyLacksScope: a valid key without the scope.
         NothingServed: the keys could not be read from the registry.
     """
-    return _authorise(request, keys, scope, now, _bearer(request), _BEARER, "as `Authorization: Bearer KEY`")
-
-
-def authorise_page(
-    request: Request, keys: Sequence[ApiKey] | None, scope: Scope, now: Callable[[], datetime] = _now
-) -> ApiKey | None:
-    """Authorises a page in a browser, which may also send the key as the password of HTTP Basic.
-
-    Raises:
-        KeyMissing, UnknownKey, ScopeMissing, NothingServed: as `authorise`; a browser then asks its user.
-    """
-    secret = _bearer(request) or _password(request)
-    return _authorise(request, keys, scope, now, secret, _BASIC, "as the password, with any user name")
-
-
-def _authorise(
-    request: Request,
-    keys: Sequence[ApiKey] | None,
-    scope: Scope,
-    now: Callable[[], datetime],
-    secret: str,
-    challenge: str,
-    how: str,
-) -> ApiKey | None:
     if keys is None:
         raise NothingServed("the registry cannot be read, so no key can be checked; try again later")
-    asking = {"WWW-Authenticate": challenge}
+    asking = {"WWW-Authenticate": _BASIC if page else _BEARER}
+    how = "as the password, with any user name" if page else "as `Authorization: Bearer KEY`"
     if not keys:
         if on_this_machine(request):
             request.state.key = None
@@ -114,6 +87,7 @@ def _authorise(
             ),
             asking,
         )
+    secret = _secret(request, page)
     if not secret:
         raise KeyMissing(f"send your API key {how}", asking)
     digest = key_digest(secret)
@@ -122,7 +96,7 @@ def _authorise(
         raise UnknownKey("the API key is not known; ask whoever runs the service", asking)
     if key.revoked is not None:
         raise KeyMissing("the API key was revoked; ask whoever runs the service", asking)
-    if key.expired(now()):
+    if key.expired(datetime.now(UTC)):
         raise KeyMissing(
             (
                 "the API key has expired or was rotated; use the one in its place, or ask whoever runs the "
@@ -155,19 +129,16 @@ def refuse_other_sites(request: Request, allowed: Sequence[str] = ()) -> None:
         raise CrossSite("it was sent by a page of another site; open this service's own page")
 
 
-def _bearer(request: Request) -> str:
-    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-    return secret.strip() if scheme.lower() == "bearer" else ""
-
-
-def _password(request: Request) -> str:
-    """The password of HTTP Basic (RFC 7617); empty where the header is malformed."""
+def _secret(request: Request, page: bool) -> str:
+    """The key that was sent, for a page also as a password (RFC 7617); empty where none can be read."""
     scheme, _, sent = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "basic":
+    if scheme.lower() == "bearer":
+        return sent.strip()
+    if not page or scheme.lower() != "basic":
         return ""
     try:
         pair = base64.b64decode(sent.strip(), validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError, ValueError):
+    except ValueError:  # binascii's and Unicode's errors are some
         return ""
     return pair.partition(":")[2].strip()
 

@@ -164,7 +164,7 @@ class Limits:
     def _refusal(
         self, result: RateLimitResult, why: str, headers: Mapping[str, str] | None = None
     ) -> TooManyRequests:
-        self._metrics.limited()
+        self._metrics.refused.labels("limited").inc()
         again = _seconds(result.wait)
         detail = f"{why}; ask again in {again} s"
         return TooManyRequests(detail, {**(headers or {}), "Retry-After": str(again)})

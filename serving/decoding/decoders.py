@@ -295,7 +295,7 @@ class Decoders:
     def _too_costly(self, reason: Reason, content: bytes) -> PictureTooCostly:
         """Counts a worker that ended with a picture, unless the service ended it; returns the refusal."""
         if not self._closed:
-            self._metrics.decoder_killed(reason)
+            self._metrics.decoders_killed.labels(reason).inc()
             self._ended.append(time.monotonic())
             log.warning("a decoder ended with a picture of %d bytes: %s", len(content), reason)
         what = {

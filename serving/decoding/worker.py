@@ -9,8 +9,8 @@ is given to no other process while the service still means the worker.
 A worker decodes one picture after the other that it is sent, and can do nothing else.
 """
 
-import base64
 import gc
+import importlib
 import io
 import mmap
 import os
@@ -49,6 +49,9 @@ the negative id of a worker that is to end."""
 
 REPLY: Final = struct.Struct("<i")
 """The id of a worker, or an error as a negative number; or how a worker ended, as of `waitpid`."""
+
+_LATE: Final = ("PIL.ImageOps", "PIL.features", "pi_heif.as_plugin", "pydicom.pixels")
+"""What decoders import when they first need it; pi_heif and pydicom need not be there."""
 
 
 def main() -> None:
@@ -167,87 +170,20 @@ def _known(error: PictureError) -> RefusedAs:
 
 
 def _warm_up() -> None:
-    """Decodes pictures of every kind: a worker, which can open no file, has nothing left to import."""
-    rule = PictureRule(size=8).model_dump_json().encode()
-    shared = np.zeros(PIXELS, np.uint8)
-    for content in samples():
-        shared[: len(content)] = np.frombuffer(content, np.uint8)
-        decode(QUESTION.pack(len(content), 0) + rule, shared)
+    """Imports all that decoding imports when it first needs it: a worker can open no file."""
+    Image.init()
+    for name in _LATE:
+        with suppress(ImportError):
+            importlib.import_module(name)
     for name in ("ascii", "cp1252", "idna", "latin-1", "utf-16", "utf-32", "utf-8-sig"):
         b"".decode(name)
-
-
-def samples() -> list[bytes]:
-    """Small pictures in every format and mode, whole and cut."""
-    colour = Image.fromarray(np.arange(1200, dtype=np.uint8).reshape(20, 20, 3))
+    # And computes what is computed once: colours that have to be converted take longest.
+    rule = PictureRule(size=8).model_dump_json().encode()
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    # Colours that have to be converted.
-    other = profile.replace(b"rXYZ", b"....").replace(b"bXYZ", b"rXYZ").replace(b"....", b"bXYZ")
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    saved: list[tuple[str, Image.Image, dict[str, Any]]] = [
-        ("JPEG", colour, {"exif": exif}),
-        ("JPEG", colour, {"progressive": True}),
-        ("JPEG", colour.convert("CMYK"), {}),
-        ("JPEG", colour, {"icc_profile": profile}),
-        ("JPEG", colour, {"icc_profile": other}),
-        ("JPEG", colour, {"icc_profile": other[:200]}),
-        ("PNG", colour.convert("L"), {"icc_profile": other}),
-        ("WEBP", colour, {"icc_profile": other}),
-        ("PNG", colour, {"exif": exif}),
-        ("PNG", colour.convert("P"), {"transparency": 0}),
-        ("PNG", Image.new("I;16", (20, 20), 900), {}),
-        ("WEBP", colour, {"exif": exif}),
-        ("WEBP", colour.convert("RGBA"), {"lossless": True}),
-        ("AVIF", colour, {"exif": exif}),
-    ]
-    found: list[bytes] = []
-    for form, image, options in saved:
+    profile = profile.replace(b"rXYZ", b"....").replace(b"bXYZ", b"rXYZ").replace(b"....", b"bXYZ")
+    for form in ("JPEG", "PNG", "WEBP", "AVIF"):
         file = io.BytesIO()
-        image.save(file, form, **options)
-        found.append(file.getvalue())
-    # What is cut is refused, and saying why needs code as well.
-    found += [*_dicom(), base64.b85decode(_HEIC)]
-    return [*found, *(one[: len(one) * 2 // 3] for one in found)]
-
-
-# Eight pixels by eight of one colour: what decodes HEIC writes none.
-_HEIC: Final = (
-    b"0000SW^{RQXk}?*00000ZE0pPXk}?*ZE0a<0004eZDn*}000000000XXk=`10000000000aA{+700000000000000000000B57=I"
-    b"V*mgE07O6l0RRC200001pa1~?00000001)p001LtX>Mi!000000RR916=`l}WdZ;I000310BCk&F#rGn01j|zbZr0t000010002|"
-    b"X>f9I0002oX>en20001WXm(>m0RwOV0058x000009`FGC{rLC*01pFT0096PKmiN^|NjGU00093kN^M!000939=ZZRVE_RDDMA4O"
-    b"18@KU0|1Z!00RI30{|YNAb|yz>aLpR;31&EfB*mtfB*mk0EA)y0RRR>0l{;@i2wiq6Ju{|a&BX6cmM$a4FCp!0000KX>)L800000"
-    b"0000$0000$0000eV{Bn?00008000010000800001|NsBU00002|NsBU000020000GaA|mH000000|*ER0000OX>e^}0000000001"
-    b"009Mo0s{qv0000xZDe6|0000lC;_h%A!K7f_z?GIq2K(M`<#>fSF!2N$VWiH(jb7FKuD8aPzx3ifQNRaR^0d"
-)
-
-
-def _dicom() -> list[bytes]:
-    """A photograph in a DICOM file, and one whose kind is unknown: its name is looked up."""
-
-    def element(group: int, number: int, kind: bytes, value: bytes) -> bytes:
-        value += b"\0" * (len(value) % 2)
-        return struct.pack("<HH2sH", group, number, kind, len(value)) + value
-
-    found = []
-    for sop in (b"1.2.840.10008.5.1.4.1.1.77.1.4", b"1.2.840.10008.5.1.4.1.1.2"):
-        meta = element(2, 0x10, b"UI", b"1.2.840.10008.1.2.1")
-        found.append(
-            bytes(128)
-            + b"DICM"
-            + element(2, 0, b"UL", struct.pack("<I", len(meta)))
-            + meta
-            + element(8, 0x16, b"UI", sop)
-            + element(0x28, 2, b"US", b"\3\0")
-            + element(0x28, 4, b"CS", b"RGB")
-            + element(0x28, 6, b"US", b"\0\0")
-            + element(0x28, 0x10, b"US", b"\2\0")
-            + element(0x28, 0x11, b"US", b"\2\0")
-            + element(0x28, 0x100, b"US", b"\x08\0")
-            + element(0x28, 0x101, b"US", b"\x08\0")
-            + element(0x28, 0x102, b"US", b"\7\0")
-            + element(0x28, 0x103, b"US", b"\0\0")
-            + struct.pack("<HH2sHI", 0x7FE0, 0x10, b"OB", 0, 12)
-            + bytes(12)
-        )
-    return found
+        Image.new("RGB", (20, 20), "red").save(file, form, icc_profile=profile)
+        shared = np.frombuffer(file.getvalue(), np.uint8).copy()
+        shared.resize(PIXELS)
+        decode(QUESTION.pack(file.tell(), 0) + rule, shared)

@@ -9,8 +9,7 @@ The pieces that the resources are made of: codes, concepts, quantities, referenc
 
 What has no code in a public system has one of ours, under a URI that begins with `urn:dermfed:`, or a text
 alone. A code of a class that a terminologist has yet to look at carries the extension `UNCERTAIN`. A field of
-an answer that is one value is a component of an Observation or a property of the Device, called as its `Fact`
-says.
+an answer that is one value is a component of an Observation, called as its `Coded` says.
 """
 
 import uuid
@@ -21,7 +20,7 @@ from typing import Any, Final
 
 from registry.bundle.labels import Label
 from registry.environment import own_version
-from serving.protocol.fields import PROBABILITY, Coded, Unit, facts
+from serving.protocol.fields import coded
 from serving.protocol.parameters import Parameters
 from serving.protocol.schemas import (
     Answer,
@@ -93,15 +92,14 @@ def _coding(given: Any) -> Element:
     return {**marked, "system": system, **version, "code": clean(given.code), **display}
 
 
-def quantity(value: float, unit: Unit | None) -> Element:
-    """A number, with its unit where it has one."""
-    named = {"unit": unit.name, "system": "http://unitsofmeasure.org", "code": unit.code} if unit else {}
-    return {"value": value, **named}
+def quantity(value: float, unit: str, code: str) -> Element:
+    """A number with its unit, which has a code in UCUM."""
+    return {"value": value, "unit": unit, "system": "http://unitsofmeasure.org", "code": code}
 
 
 def probability(value: float) -> Element:
     """A probability: a number without a unit, which UCUM calls 1."""
-    return quantity(value, PROBABILITY)
+    return quantity(value, "probability", "1")
 
 
 def absent(code: str, display: str) -> Element:
@@ -122,22 +120,7 @@ def reference(identifier: str) -> Element:
 
 def components(part: Answer) -> list[Element]:
     """The components that fields of a part of an answer are."""
-    return [
-        {"code": observed(coded.code, coded.title), **_value(coded, value, unit)}
-        for coded, value, unit in _coded(part)
-    ]
-
-
-def properties(part: Answer) -> list[Element]:
-    """The properties of a Device that fields of a part of an answer are: R4 has codes and quantities."""
-    return [
-        {
-            "type": concept(coded.title),
-            **_property(coded, value, unit),
-        }
-        for coded, value, unit in _coded(part)
-        if value is not None
-    ]
+    return [{"code": observed(one.code, one.title), **_value(one.code, value)} for one, value in coded(part)]
 
 
 def observed(code: str, text: str) -> Element:
@@ -150,49 +133,19 @@ def own_value(system: str, code: str, text: str) -> Element:
     return concept(text, own(system, code))
 
 
-def _coded(part: Answer) -> Iterator[tuple[Coded, Any, Unit | None]]:
-    """The fields with a FHIR element, and their values; optional fields only where they have a value."""
-    for name, _, fact in facts(type(part)):
-        if fact.fhir is not None and not (fact.optional and getattr(part, name) is None):
-            yield fact.fhir, getattr(part, name), fact.unit
-
-
-def _property(coded: Coded, value: Any, unit: Unit | None) -> Element:
-    """The value of a property, by its type."""
+def _value(code: str, value: bool | int | float | str) -> Element:
+    """The value of a component, by its type; a fraction is a probability."""
     match value:
-        case bool():
-            return {"valueCode": [concept("yes" if value else "no")]}
-        case str():
-            return {"valueCode": [concept(value)]}
-        case int() | float():
-            return {"valueQuantity": [quantity(value, unit)]}
-        case _:
-            raise _unknown(coded, value)
-
-
-def _value(coded: Coded, value: Any, unit: Unit | None) -> Element:
-    """The value of a component, by its type."""
-    match value:
-        case None:
-            return {"dataAbsentReason": absent("unknown", "Unknown")}
         case bool():
             return {"valueBoolean": value}
-        case int() if unit is None:
+        case int():
             return {"valueInteger": value}
-        case int() | float():
-            return {"valueQuantity": quantity(value, unit)}
-        case str():
-            return {"valueCodeableConcept": own_value(coded.code, value, value)}
-        case _:
-            raise _unknown(coded, value)
-
-
-def _unknown(coded: Coded, value: Any) -> TypeError:
-    return TypeError(f"nothing in FHIR is made of {coded.code}, a {type(value).__name__}; write it out")
+        case float():
+            return {"valueQuantity": probability(value)}
+    return {"valueCodeableConcept": own_value(code, value, value)}
 
 
 SITE: Final = "site"
-_AGE: Final = Unit("years", "a")
 _LOINC: Final = {"age": ("30525-0", "Age"), "sex": ("46098-0", "Sex")}
 
 
@@ -251,7 +204,7 @@ def _code(name: str) -> Element:
 def _bundle_value(name: str, text: str) -> Element:
     """The value: an age as a number, a sex as an HL7 code, anything else as the text that was understood."""
     if name == "age":
-        return {"valueQuantity": quantity(float(text), _AGE)}
+        return {"valueQuantity": quantity(float(text), "years", "a")}
     if name == "sex":
         coding = {"system": "http://hl7.org/fhir/administrative-gender", "code": text}
         return {"valueCodeableConcept": concept(text, coding)}
@@ -305,7 +258,6 @@ def observations(
         component=[
             _declared_tone(parameters),
             *map(_reason, diagnosis.reasons),
-            *components(diagnosis),
             *(components(diagnosis.inputs) if diagnosis.inputs else []),
         ],
         **body_site(diagnosis),
@@ -333,14 +285,13 @@ def observations(
         "malignancy",
         observed("malignancy-probability", "Probability that the lesion is malignant"),
         **_how_probable(risk),
-        **_with(risk),
+        **({"component": known} if (known := components(risk)) else {}),
         **{**doubt, **_beside_working_point(risk, doubt)},
     )
     yield observation(
         "quality",
         observed("picture-quality", "Whether the picture can be judged"),
         valueBoolean=diagnosis.quality.acceptable,
-        **_with(diagnosis.quality),
         **notes(diagnosis.quality.issues),
     )
 
@@ -395,12 +346,6 @@ def _how_probable(risk: MalignancyRisk) -> Element:
     if risk.probability is None:
         return {"dataAbsentReason": absent("not-applicable", "Not Applicable")}
     return {"valueQuantity": probability(risk.probability)}
-
-
-def _with(part: Answer) -> Element:
-    """The components that a part has in addition to its value, if any."""
-    found = components(part)
-    return {"component": found} if found else {}
 
 
 def _report(
@@ -495,7 +440,7 @@ def _device(diagnosis: Diagnosis) -> Element:
             {"type": concept("version in the registry"), "value": str(model.version)},
             {"type": concept("dermfed"), "value": _software()},
         ],
-        property=properties(model),
+        property=[{"type": concept("Subgroup it is for"), "valueCode": [concept(model.subgroup)]}],
         note=[{"text": diagnosis.disclaimer}],
     )
 

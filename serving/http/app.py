@@ -11,14 +11,14 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 
-from serving.http.diagnoses import Diagnoses
+from serving.access.admission import Admission
+from serving.http import diagnoses, models, outcomes, pages
 from serving.http.middleware import RequestMiddleware
-from serving.http.models import Health, ServedModels
-from serving.http.openapi import Description
-from serving.http.outcomes import Outcomes
-from serving.http.pages import AnswerPages, Console, Pages
+from serving.http.openapi import description_routes
+from serving.inference.device import Device
+from serving.metrics import Metrics
 from serving.settings import ServeSettings
-from serving.state import ServiceState
+from serving.state import running
 
 
 def build_app(settings: ServeSettings, source: Callable[[], AbstractContextManager[Any]]) -> Starlette:
@@ -27,19 +27,23 @@ def build_app(settings: ServeSettings, source: Callable[[], AbstractContextManag
     Args:
         settings: what an operator set.
         source: opens the registry when the application starts.
+
+    Raises:
+        DeviceUnusable: models cannot run on the execution provider that the settings name.
     """
-    service = ServiceState(settings)
-    diagnoses, outcomes = Diagnoses(service), Outcomes(service)
-    endpoints = (
-        *(diagnoses, ServedModels(service), Health(service), Description(service)),
-        *(outcomes, Pages(service, diagnoses), AnswerPages(service, outcomes), Console(service)),
-    )
-    routes = [route for endpoint in endpoints for route in endpoint.routes()]
+    Device.of(settings).require()
+    metrics = Metrics()
+    admission = Admission(settings.queue, settings.deadline_seconds, metrics)
+    api = (diagnoses.ROUTES, models.ROUTES, description_routes(settings), outcomes.ROUTES)
+    routes = [route for some in (*api, pages.ROUTES) for route in some]
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with service.start(source):
-            yield
+        async with running(settings, metrics, admission, source) as app.state.service:
+            try:
+                yield
+            finally:
+                del app.state.service
 
     cors = Middleware(
         CORSMiddleware,
@@ -55,8 +59,8 @@ def build_app(settings: ServeSettings, source: Callable[[], AbstractContextManag
             Middleware(
                 RequestMiddleware,
                 routes=routes,
-                metrics=service.metrics,
-                ending=lambda: service.admission.draining,
+                metrics=metrics,
+                ending=lambda: admission.draining,
                 prefix=settings.prefix,
             ),
         ],

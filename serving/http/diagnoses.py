@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from starlette.background import BackgroundTask
 from starlette.requests import Request
@@ -32,7 +33,7 @@ from serving.protocol.parameters import ALL_FRAMES, Parameters, read_case, read_
 from serving.protocol.problems import InvalidParameter
 from serving.protocol.schemas import Diagnosis
 from serving.releases.loading import LoadedRelease
-from serving.state import ServiceState, select_release
+from serving.state import ServiceState, select_release, service_of
 
 log = logging.getLogger("dermfed.serve")
 
@@ -40,110 +41,100 @@ Reader = Callable[[Sequence[tuple[str, str]], Mapping[str, str]], Parameters]
 """Reads the parameters of a diagnosis from the query and the form's fields."""
 
 
-class Diagnoses:
-    """The endpoint that takes pictures and answers its diagnosis, as JSON or as FHIR."""
-
-    def __init__(self, service: ServiceState) -> None:
-        self._service = service
-
-    def routes(self) -> list[Route]:
-        """Its path."""
-        return [Route(DIAGNOSES, self.diagnose, methods=["POST"])]
-
-    async def diagnose(self, request: Request) -> Response:
-        """Answers `POST /v1/diagnoses`, with one entry in the decision log."""
-        async with self._service.decision_log.entry_of(request) as entry:
-            return await self._diagnose(request, entry)
-
-    async def _diagnose(self, request: Request, entry: PendingEntry) -> Response:
-        await self._service.authorise(request, "diagnose")
+async def diagnose(request: Request) -> Response:
+    """Answers `POST /v1/diagnoses`, with one entry in the decision log."""
+    service = service_of(request)
+    async with service.decision_log.entry_of(request) as entry:
+        await service.authorise(request, "diagnose")
         if request.state.key is None:  # any page that is open on this machine could send pictures
-            refuse_other_sites(request, self._service.settings.cors_origins)
+            refuse_other_sites(request, service.settings.cors_origins)
         as_fhir = prefers_fhir(request.headers.getlist("accept"), request.query_params.get("_format"))
-        result = await self.run_diagnosis(request, entry)
+        result = await run_diagnosis(service, request, entry)
         answer: Response
         if as_fhir:
             bundle = fhir_bundle(result.diagnosis, result.loaded.manifest.labels, result.parameters)
             answer = JSONResponse(bundle, media_type=FHIR)
         else:
             answer = document(result.diagnosis)
-        return await self.respond(request, entry, result, answer)
+        return await respond(service, request, entry, result, answer)
 
-    async def respond(
-        self, request: Request, entry: PendingEntry, result: "DiagnosisResult", answer: Response
-    ) -> Response:
-        """Counts and logs a diagnosis whose answer is built, and attaches the work to do after sending it."""
-        self._service.metrics.diagnosis(result.diagnosis, time.monotonic() - request.state.began)
-        await entry.diagnosed(result.diagnosis)
-        answer.background = result.after_response
-        return answer
 
-    async def run_diagnosis(
-        self, request: Request, entry: PendingEntry, read: Reader = read_parameters
-    ) -> "DiagnosisResult":
-        """Reads, decodes and diagnoses the pictures of an authorised request; `respond` counts and logs it.
+async def respond(
+    service: ServiceState, request: Request, entry: PendingEntry, result: "DiagnosisResult", answer: Response
+) -> Response:
+    """Counts and logs a diagnosis whose answer is built, and attaches the work to do after sending it."""
+    service.metrics.diagnosis(result.diagnosis, time.monotonic() - request.state.began)
+    await entry.diagnosed(result.diagnosis)
+    answer.background = result.after_response
+    return answer
 
-        Args:
-            request: the request, of which nothing has been read.
-            entry: of the request, in the decision log.
-            read: how its parameters are read.
-        """
-        service = self._service
-        async with service.admission.admit(request) as admitted:
-            upload = await read_upload(request, service.settings.max_bytes)
-            admitted.watch_for_disconnect()
-            pictures = [picture.content for picture in upload.pictures]
-            await entry.hash_pictures(pictures)
-            parameters = read(request.query_params.multi_items(), upload.fields)
-            asked = parameters.model or service.settings.default_model
-            served = await service.served(request, asked)
-            release = select_release(served, asked)
-            chosen = await service.canaries.choose(served, release, pictures, parameters)
-            if chosen is release:
-                return await self._answer(request, release, upload, parameters)
-            try:
-                result = await self._answer(request, chosen, upload, parameters)
-            except Exception as error:
-                if not service.canaries.gives_way(error):
-                    raise
-                log.warning("%s: the canary failed: %s", request_id(request), type(error).__name__)
-                service.canaries.answered(served, chosen, "failed")
-                return await self._answer(request, release, upload, parameters)
-            service.canaries.answered(served, chosen, "canary")
-            return result
 
-    async def _answer(
-        self, request: Request, release: LoadedRelease, upload: Upload, parameters: Parameters
-    ) -> "DiagnosisResult":
-        """The diagnosis by a release, of the version for the declared tone."""
-        service = self._service
-        routed = select_subgroup(release.manifests, parameters.skin_tone, parameters.skin_tone_scale)
-        loaded = release.versions[routed.subgroup]
-        settings = service.settings
-        decode_in = partial(
-            prepare,
-            loaded,
-            upload,
-            parameters,
-            settings.max_pixels,
-            explain=parameters.explain and settings.explain,
-            burned_in=settings.burned_in,
-        )
-        decoded, outputs = await service.batcher.infer(loaded, decode_in, request.state.key)
-        await service.may_leave(loaded.version)
-        diagnosis = build_diagnosis(
-            loaded,
-            decoded,
-            outputs,
-            parameters,
-            routed.reason,
-            request_id=request_id(request),
-            prevalence=release.prevalence,
-        )
-        after_response = service.monitoring.background_task(
-            release, loaded, parameters, decoded, outputs, diagnosis, request.state.key
-        )
-        return DiagnosisResult(diagnosis, loaded, parameters, after_response, decoded)
+async def run_diagnosis(
+    service: ServiceState, request: Request, entry: PendingEntry, read: Reader = read_parameters
+) -> "DiagnosisResult":
+    """Reads, decodes and diagnoses the pictures of an authorised request; `respond` counts and logs it.
+
+    Args:
+        service: its parts.
+        request: the request, of which nothing has been read.
+        entry: of the request, in the decision log.
+        read: how its parameters are read.
+    """
+    async with service.admission.admit(request) as admitted:
+        upload = await read_upload(request, service.settings.max_bytes)
+        admitted.watch_for_disconnect()
+        pictures = [picture.content for picture in upload.pictures]
+        await entry.hash_pictures(pictures)
+        parameters = read(request.query_params.multi_items(), upload.fields)
+        asked = parameters.model or service.settings.default_model
+        served = await service.served(request, asked)
+        release = select_release(served, asked)
+        chosen = await service.canaries.choose(served, release, pictures, parameters)
+        if chosen is release:
+            return await _answer(service, request, release, upload, parameters)
+        try:
+            result = await _answer(service, request, chosen, upload, parameters)
+        except Exception as error:
+            if not service.canaries.gives_way(error):
+                raise
+            log.warning("%s: the canary failed: %s", request_id(request), type(error).__name__)
+            service.canaries.answered(served, chosen, "failed")
+            return await _answer(service, request, release, upload, parameters)
+        service.canaries.answered(served, chosen, "canary")
+        return result
+
+
+async def _answer(
+    service: ServiceState, request: Request, release: LoadedRelease, upload: Upload, parameters: Parameters
+) -> "DiagnosisResult":
+    """The diagnosis by a release, of the version for the declared tone."""
+    routed = select_subgroup(release.manifests, parameters.skin_tone, parameters.skin_tone_scale)
+    loaded = release.versions[routed.subgroup]
+    settings = service.settings
+    decode_in = partial(
+        prepare,
+        loaded,
+        upload,
+        parameters,
+        settings.max_pixels,
+        explain=parameters.explain and settings.explain,
+        burned_in=settings.burned_in,
+    )
+    decoded, outputs = await service.batcher.infer(loaded, decode_in, request.state.key)
+    await service.may_leave(loaded.version)
+    diagnosis = build_diagnosis(
+        loaded,
+        decoded,
+        outputs,
+        parameters,
+        routed.reason,
+        request_id=request_id(request),
+        prevalence=release.prevalence,
+    )
+    after_response = service.monitoring.background_task(
+        release, loaded, parameters, decoded, outputs, diagnosis, request.state.key
+    )
+    return DiagnosisResult(diagnosis, loaded, parameters, after_response, decoded)
 
 
 def prepare(
@@ -212,3 +203,6 @@ class DiagnosisResult:
     parameters: Parameters
     after_response: BackgroundTask
     decoded: Decoded
+
+
+ROUTES: Final = (Route(DIAGNOSES, diagnose, methods=["POST"]),)

@@ -1,6 +1,6 @@
 """What is served, and whether it is well: `/v1/models`, their cards, `/livez`, `/readyz` and `/metrics`."""
 
-from typing import Literal
+from typing import Final, Literal
 
 import anyio.to_thread
 from starlette.requests import Request
@@ -21,42 +21,36 @@ from serving.protocol.documents import (
 )
 from serving.protocol.problems import NothingServed
 from serving.releases.loading import LoadedRelease, card, card_page
-from serving.state import NOT_TOLD, ServiceState, nothing_served, select_release
+from serving.state import NOT_TOLD, nothing_served, select_release, service_of
 
 
-class ServedModels:
-    """The endpoints that list the models served and show their cards."""
+async def models(request: Request) -> Response:
+    """Every model with its release and the versions in it."""
+    service = service_of(request)
+    await service.authorise(request, "read")
+    served = await service.served(request)
+    alias = service.settings.alias
+    canaries = service.canaries.answering()
+    models = [served_model(one, alias, canaries.get(name)) for name, one in served.releases.items()]
+    return document(Models(models=models))
 
-    def __init__(self, service: ServiceState) -> None:
-        self._service = service
 
-    def routes(self) -> list[Route]:
-        """Its paths."""
-        return [Route("/v1/models", self.models), Route("/v1/models/{name}/card", self.card)]
+async def model_card(request: Request) -> Response:
+    """One model's card: JSON, or a page where one is asked for."""
+    service = service_of(request)
+    await service.authorise(request, "read")
+    release = select_release(await service.served(request), request.path_params["name"])
+    as_page = "text/html" in request.headers.get("accept", "")
+    # In a thread: of a release with four versions it takes four milliseconds.
+    return await anyio.to_thread.run_sync(_card, release, service.settings.alias, as_page)
 
-    async def models(self, request: Request) -> Response:
-        """Every model with its release and the versions in it."""
-        await self._service.authorise(request, "read")
-        served = await self._service.served(request)
-        alias = self._service.settings.alias
-        canaries = self._service.canaries.answering()
-        models = [served_model(one, alias, canaries.get(name)) for name, one in served.releases.items()]
-        return document(Models(models=models))
 
-    async def card(self, request: Request) -> Response:
-        """One model's card: JSON, or a page where one is asked for."""
-        await self._service.authorise(request, "read")
-        release = select_release(await self._service.served(request), request.path_params["name"])
-        as_page = "text/html" in request.headers.get("accept", "")
-        # In a thread: of a release with four versions it takes four milliseconds.
-        return await anyio.to_thread.run_sync(self._card, release, as_page)
-
-    def _card(self, release: LoadedRelease, as_page: bool) -> Response:
-        shown = card(release, self._service.settings.alias)
-        if as_page:
-            page = card_page(shown)
-            return HTMLResponse(page, headers={POLICY: policy_for(page)})
-        return document(shown)
+def _card(release: LoadedRelease, alias: str, as_page: bool) -> Response:
+    shown = card(release, alias)
+    if as_page:
+        page = card_page(shown)
+        return HTMLResponse(page, headers={POLICY: policy_for(page)})
+    return document(shown)
 
 
 def served_model(
@@ -115,37 +109,39 @@ def _served_version(version: Version, manifest: BundleManifest) -> ServedVersion
     )
 
 
-class Health:
-    """The endpoints that probes and Prometheus ask."""
+async def live(request: Request) -> Response:
+    """Liveness: the process answers."""
+    return PlainTextResponse("alive\n")
 
-    def __init__(self, service: ServiceState) -> None:
-        self._service = service
 
-    def routes(self) -> list[Route]:
-        """Its paths."""
-        paths = {"/livez": self.live, "/readyz": self.ready, "/metrics": self.prometheus}
-        return [Route(path, endpoint) for path, endpoint in paths.items()]
+async def ready(request: Request) -> Response:
+    """Readiness: whether a model can answer, with the health issues that degrade the service."""
+    service = service_of(request)
+    service.admission.check_open()
+    served = service.current_release.served
+    if not served.releases:
+        may = service.may(request, "operate")
+        alias = service.settings.alias
+        raise NothingServed(nothing_served(served, alias, in_full=True) if may else NOT_TOLD)
+    issues = service.health_issues
+    if issues and not service.may(request, "operate"):
+        issues = [f"{len(issues)} troubles; the log names them, and a key with the scope operate is told"]
+    status: Literal["ready", "degraded"] = "degraded" if issues else "ready"
+    return document(Readiness(status=status, models=sorted(served.releases), troubles=issues))
 
-    async def live(self, request: Request) -> Response:
-        """Liveness: the process answers."""
-        return PlainTextResponse("alive\n")
 
-    async def ready(self, request: Request) -> Response:
-        """Readiness: whether a model can answer, with the health issues that degrade the service."""
-        self._service.admission.check_open()
-        served = self._service.current_release.served
-        if not served.releases:
-            may = self._service.may(request, "operate")
-            alias = self._service.settings.alias
-            raise NothingServed(nothing_served(served, alias, in_full=True) if may else NOT_TOLD)
-        issues = self._service.health_issues
-        if issues and not self._service.may(request, "operate"):
-            issues = [f"{len(issues)} troubles; the log names them, and a key with the scope operate is told"]
-        status: Literal["ready", "degraded"] = "degraded" if issues else "ready"
-        return document(Readiness(status=status, models=sorted(served.releases), troubles=issues))
+async def prometheus(request: Request) -> Response:
+    """All metrics in Prometheus' text format."""
+    service = service_of(request)
+    await service.authorise(request, "operate")
+    text = await anyio.to_thread.run_sync(service.metrics.render)
+    return Response(text, media_type=MEDIA_TYPE)
 
-    async def prometheus(self, request: Request) -> Response:
-        """All metrics in Prometheus' text format."""
-        await self._service.authorise(request, "operate")
-        text = await anyio.to_thread.run_sync(self._service.metrics.render)
-        return Response(text, media_type=MEDIA_TYPE)
+
+ROUTES: Final = (
+    Route("/v1/models", models),
+    Route("/v1/models/{name}/card", model_card),
+    Route("/livez", live),
+    Route("/readyz", ready),
+    Route("/metrics", prometheus),
+)

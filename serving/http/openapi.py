@@ -29,7 +29,6 @@ from serving.protocol.fields import example
 from serving.protocol.parameters import FORMAT, Asked, Parameters
 from serving.protocol.schemas import DISCLAIMER, Diagnosis
 from serving.settings import ServeSettings
-from serving.state import ServiceState
 
 PICTURES: Final = (*(name for name in MEDIA_TYPES if name != "image/jpg"), BYTES)
 FORM_SCHEMA: Final = "DiagnosisForm"
@@ -334,26 +333,18 @@ _HOSTS = 16
 """Names of the service for which the page is kept; whoever asks may make one up."""
 
 
-class Description:
-    """The endpoints that describe the interface: the OpenAPI document, and the page made from it."""
+def description_routes(settings: ServeSettings) -> list[Route]:
+    """The paths of the OpenAPI document, and of the page made from it."""
+    api = describe(settings)  # now, for it takes a tenth of a second
+    # Open to all, and the same for all: written once for each path and host that it is asked for under.
+    document = lru_cache(1)(lambda root: bytes(JSONResponse({**api, "servers": [{"url": root or "/"}]}).body))
+    page = lru_cache(_HOSTS)(partial(docs_page, api))
 
-    def __init__(self, service: ServiceState) -> None:
-        api = describe(service.settings)  # now, for it takes a tenth of a second
-        # Open to all, and the same for all: written once for each path and host that it is asked for under.
-        self._document = lru_cache(1)(
-            lambda root: bytes(JSONResponse({**api, "servers": [{"url": root or "/"}]}).body)
-        )
-        self._page = lru_cache(_HOSTS)(partial(docs_page, api))
+    async def openapi(request: Request) -> Response:
+        return Response(document(request.scope["root_path"]), media_type="application/json")
 
-    def routes(self) -> list[Route]:
-        """Its paths."""
-        return [Route("/openapi.json", self.openapi), Route("/docs", self.docs)]
+    async def docs(request: Request) -> Response:
+        shown = page(str(request.base_url).rstrip("/"))
+        return HTMLResponse(shown, headers={POLICY: policy_for(shown)})
 
-    async def openapi(self, request: Request) -> Response:
-        """The OpenAPI document."""
-        return Response(self._document(request.scope["root_path"]), media_type="application/json")
-
-    async def docs(self, request: Request) -> Response:
-        """The documentation page."""
-        page = self._page(str(request.base_url).rstrip("/"))
-        return HTMLResponse(page, headers={POLICY: policy_for(page)})
+    return [Route("/openapi.json", openapi), Route("/docs", docs)]

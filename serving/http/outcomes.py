@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -37,7 +37,7 @@ from serving.protocol.problems import (
     UnknownDiagnosis,
     WrongMediaType,
 )
-from serving.state import ServiceState
+from serving.state import ServiceState, service_of
 
 JSON = "application/json"
 LARGEST = 4096
@@ -45,90 +45,84 @@ LARGEST = 4096
 
 Found = TypeVar("Found")
 
-_AT_ONCE = 4
 _AGAIN_SECONDS = 0.5
 """After which an unknown answer is looked for once more: another process may just be writing it."""
 
 
-class Outcomes:
-    """The endpoint that takes outcomes."""
+async def give(request: Request) -> Response:
+    """Takes the outcome of an answer, a correction of it, or takes it back."""
+    service = service_of(request)
+    refuse_other_sites(request, service.settings.cors_origins)
+    await service.authorise(request, "outcome")
+    service.admission.check_open()
+    keeper(service)
+    if media_type(request.headers.get("content-type", "")) != JSON:
+        raise WrongMediaType(f"send {JSON}")
+    too_large = f"the body has more than {LARGEST:,} bytes; an outcome takes some hundred"
+    body = await read_body(request, LARGEST, too_large)
+    outcome = _read(request.path_params["id"], body)
+    taken = await take(service, outcome, whose(request))
+    return document(OutcomeTaken(id=outcome.answer, taken=taken))
 
-    def __init__(self, service: ServiceState) -> None:
-        self._service = service
-        self._threads = anyio.CapacityLimiter(_AT_ONCE)
 
-    def routes(self) -> list[Route]:
-        """Its path."""
-        return [Route("/v1/diagnoses/{id}/outcome", self.give, methods=["POST"])]
+def keeper(service: ServiceState) -> AnswerKeeper:
+    """What keeps answers.
 
-    async def give(self, request: Request) -> Response:
-        """Takes the outcome of an answer, a correction of it, or takes it back."""
-        refuse_other_sites(request, self._service.settings.cors_origins)
-        await self._service.authorise(request, "outcome")
-        self._service.admission.check_open()
-        self.keeper()
-        if media_type(request.headers.get("content-type", "")) != JSON:
-            raise WrongMediaType(f"send {JSON}")
-        too_large = f"the body has more than {LARGEST:,} bytes; an outcome takes some hundred"
-        body = await read_body(request, LARGEST, too_large)
-        outcome = _read(request.path_params["id"], body)
-        taken = await self.take(outcome, self.whose(request))
-        return document(OutcomeTaken(id=outcome.answer, taken=taken))
-
-    def keeper(self) -> AnswerKeeper:
-        """What keeps answers.
-
-        Raises:
-            NothingKept: nothing does.
-        """
-        if self._service.answers is None:
-            raise NothingKept(
-                "this service keeps no answers to be judged; its operator names a database for them in "
-                "DERMFED_OUTCOMES_URL"
-            )
-        return self._service.answers
-
-    def whose(self, request: Request, *, page: bool = False) -> str | None:
-        """Whose answers an authorised request may judge: those of its key, or `ANY_KEY`'s for an operator."""
-        may_all = request.state.key is not None and self._service.may(request, "operate", page=page)
-        return ANY_KEY if may_all else request.state.key
-
-    async def take(self, outcome: Outcome, key: str | None) -> Taken:
-        """Records an outcome sent with this key.
-
-        Raises:
-            NothingKept, UnknownDiagnosis, OutcomeKnown, InvalidParameter, OutcomesNotTaken: as the names say.
-        """
-        keeper = self.keeper()
-        told = await self._twice(
-            lambda: keeper.give(outcome, key),
-            lambda told: isinstance(told, UnknownAnswer),
+    Raises:
+        NothingKept: nothing does.
+    """
+    if service.answers is None:
+        raise NothingKept(
+            "this service keeps no answers to be judged; its operator names a database for them in "
+            "DERMFED_OUTCOMES_URL"
         )
-        if isinstance(told, OutcomeRefused):
-            raise as_problem(told)
-        return told
+    return service.answers
 
-    async def look(self, id_: str, key: str | None) -> SeenAnswer:
-        """What is known of an answer, as far as this key may see it.
 
-        Raises:
-            NothingKept, UnknownDiagnosis, OutcomesNotTaken: as their names say.
-        """
-        keeper = self.keeper()
-        seen = await self._twice(lambda: keeper.look(id_, key), lambda seen: seen is None)
-        if seen is None:
-            raise UnknownDiagnosis(
-                "no answer of this number is kept that you may see; look at the number again"
-            )
-        return seen
+def whose(request: Request, *, page: bool = False) -> str | None:
+    """Whose answers an authorised request may judge: those of its key, or `ANY_KEY`'s for an operator."""
+    service = service_of(request)
+    may_all = request.state.key is not None and service.may(request, "operate", page=page)
+    return ANY_KEY if may_all else request.state.key
 
-    async def _twice(self, work: Callable[[], Found], missed: Callable[[Found], bool]) -> Found:
-        """What a thread finds in the database; where that is nothing, what it finds a little later."""
-        found = await anyio.to_thread.run_sync(partial(_in_database, work), limiter=self._threads)
-        if not missed(found):
-            return found
-        await anyio.sleep(_AGAIN_SECONDS)
-        return await anyio.to_thread.run_sync(partial(_in_database, work), limiter=self._threads)
+
+async def take(service: ServiceState, outcome: Outcome, key: str | None) -> Taken:
+    """Records an outcome sent with this key.
+
+    Raises:
+        NothingKept, UnknownDiagnosis, OutcomeKnown, InvalidParameter, OutcomesNotTaken: as the names say.
+    """
+    kept = keeper(service)
+    told = await _twice(
+        service,
+        lambda: kept.give(outcome, key),
+        lambda told: isinstance(told, UnknownAnswer),
+    )
+    if isinstance(told, OutcomeRefused):
+        raise as_problem(told)
+    return told
+
+
+async def look(service: ServiceState, id_: str, key: str | None) -> SeenAnswer:
+    """What is known of an answer, as far as this key may see it.
+
+    Raises:
+        NothingKept, UnknownDiagnosis, OutcomesNotTaken: as their names say.
+    """
+    kept = keeper(service)
+    seen = await _twice(service, lambda: kept.look(id_, key), lambda seen: seen is None)
+    if seen is None:
+        raise UnknownDiagnosis("no answer of this number is kept that you may see; look at the number again")
+    return seen
+
+
+async def _twice(service: ServiceState, work: Callable[[], Found], missed: Callable[[Found], bool]) -> Found:
+    """What a thread finds in the database; where that is nothing, what it finds a little later."""
+    found = await anyio.to_thread.run_sync(partial(_in_database, work), limiter=service.outcome_threads)
+    if not missed(found):
+        return found
+    await anyio.sleep(_AGAIN_SECONDS)
+    return await anyio.to_thread.run_sync(partial(_in_database, work), limiter=service.outcome_threads)
 
 
 def _in_database(work: Callable[[], Found]) -> Found:
@@ -173,3 +167,6 @@ def as_problem(refused: OutcomeRefused) -> ProblemResponse:
     if isinstance(refused, OutcomeGiven):
         return OutcomeKnown(str(refused))
     return InvalidParameter(str(refused))
+
+
+ROUTES: Final = (Route("/v1/diagnoses/{id}/outcome", give, methods=["POST"]),)

@@ -127,8 +127,7 @@ class Batcher:
         picture.waited = began - picture.since
         picture.decoded = prepare(decode)
         picture.since = time.monotonic()
-        version = picture.loaded.version
-        self._metrics.stage(version.model, version.number, "decoding", picture.since - began)
+        self._stage(picture.loaded, "decoding", picture.since - began)
 
     def _decoded(self, picture: _Picture, decoding: "Future[None]") -> None:
         """Runs models, in the thread that has decoded the picture."""
@@ -151,6 +150,10 @@ class Batcher:
 
     def _count_waiting(self) -> None:
         self._metrics.waiting(self._decoders.waiting + len(self._waiting))
+
+    def _stage(self, loaded: LoadedVersion, stage: str, seconds: float) -> None:
+        version = loaded.version
+        self._metrics.stage_seconds.labels(version.model, str(version.number), stage).observe(seconds)
 
     def _next(self) -> tuple[Graph, list[_Picture]] | None:
         """The next batch and its graph; None where there is none, or as many run as may."""
@@ -175,11 +178,10 @@ class Batcher:
         seconds = time.monotonic() - began
         with self._lock:
             self._running -= 1
-        self._metrics.batch(len(batch))
+        self._metrics.batches.observe(len(batch))
         for one, outputs in zip(batch, found, strict=True):
-            version = one.loaded.version
-            self._metrics.stage(version.model, version.number, "waiting", one.waited + began - one.since)
-            self._metrics.stage(version.model, version.number, "model", seconds)
+            self._stage(one.loaded, "waiting", one.waited + began - one.since)
+            self._stage(one.loaded, "model", seconds)
             _deliver(one, outputs)
 
 
@@ -195,20 +197,14 @@ def _deliver(picture: _Picture, outputs: Outputs | BaseException) -> None:
 
 def run_batch(graph: Graph, questions: Sequence[Question]) -> list[Outputs | Exception]:
     """Runs the graph on a batch of questions; each gets its outputs, or the error that it raises alone."""
-    if len(questions) > 1:
-        try:
-            return list(run_and_split(graph, questions))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it may be one question's alone
-            log.warning("%d pictures shown together failed (%s); each is shown alone", len(questions), error)
-    return [run_single(graph, one) for one in questions]
-
-
-def run_single(graph: Graph, question: Question) -> Outputs | Exception:
-    """Runs the graph on one question; returns its outputs, or the error."""
     try:
-        return run_and_split(graph, [question])[0]
+        return list(run_and_split(graph, questions))
     except Exception as error:  # noqa: BLE001 - raised again for whoever waits for it
-        return error
+        if len(questions) == 1:
+            return [error]
+        # Whatever it is, it may be one question's alone.
+        log.warning("%d pictures shown together failed (%s); each is shown alone", len(questions), error)
+        return [run_batch(graph, [one])[0] for one in questions]
 
 
 def run_and_split(graph: Graph, questions: Sequence[Question]) -> list[Outputs]:
@@ -220,12 +216,13 @@ def run_and_split(graph: Graph, questions: Sequence[Question]) -> list[Outputs]:
         GraphError: the graph cannot run, or its outputs are not finite or not one for each request.
     """
     outputs = ask(graph, questions)
-    expected = {
-        "probabilities": (len(questions), graph.num_classes),
-        "logits": (len(questions), graph.num_classes),
-        "embedding": (len(questions), graph.num_features),
+    widths = {
+        "probabilities": graph.num_classes,
+        "logits": graph.num_classes,
+        "embedding": graph.num_features,
     }
-    for name, shape in expected.items():
+    for name, width in widths.items():
+        shape = len(questions), width
         if (found := getattr(outputs, name).shape) != shape:
             raise GraphError(
                 f"the graph answered {name} of shape {found} for {len(questions)} pictures, not {shape}; "

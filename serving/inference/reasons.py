@@ -186,13 +186,8 @@ SIDE: Final = 128
 """Pixels on both sides that are enough; larger pictures are reduced."""
 
 
-_LIGHTER: Final = (
-    "The skin in the picture looks lighter than skin tone {tone} ({scale}), which was declared: more like "
-    "{others}. Check what was declared. Light, white balance and camera can do the same; the answer does not "
-    "depend on this."
-)
-_DARKER: Final = (
-    "The skin in the picture looks darker than skin tone {tone} ({scale}), which was declared: more like "
+_CONTRADICTED: Final = (
+    "The skin in the picture looks {how} than skin tone {tone} ({scale}), which was declared: more like "
     "{others}. Check what was declared. Light, white balance and camera can do the same; the answer does not "
     "depend on this."
 )
@@ -232,8 +227,8 @@ def tone_warnings(
     if not others:
         return []
     tones = from_dark(scale)
-    template = _LIGHTER if tones.index(others[0]) > tones.index(tone) else _DARKER
-    return [template.format(tone=tone, scale=scale, others=" or ".join(others))]
+    how = "lighter" if tones.index(others[0]) > tones.index(tone) else "darker"
+    return [_CONTRADICTED.format(how=how, tone=tone, scale=scale, others=" or ".join(others))]
 
 
 def _reliable_ranges(manifest: BundleManifest) -> ToneRanges | None:

@@ -189,14 +189,9 @@ class DecisionLog:
             yield entry
         except TooManyRequests:
             raise  # counted, and no more: whoever asks too often could fill the disk with them
-        except ProblemResponse as problem:
-            await entry.refused(problem.status)
-            raise
-        except HTTPException as error:
-            await entry.refused(error.status_code)
-            raise
-        except Exception:
-            await entry.refused(500)
+        except Exception as error:
+            status = error.status if isinstance(error, ProblemResponse) else 500
+            await entry.refused(error.status_code if isinstance(error, HTTPException) else status)
             raise
 
     async def write(self, entry: RefusedEntry) -> None:
@@ -204,7 +199,7 @@ class DecisionLog:
         if self._files is None:
             return
         if (waiting := self._queue.qsize()) >= WAITING:
-            self._metrics.record_lost()
+            self._metrics.records_lost.inc()
             self._report_failure(f"{waiting} of them wait already")
             return
         written: Future[None] = Future()
@@ -227,8 +222,7 @@ class DecisionLog:
             if self._writer.is_alive():
                 lost = self._queue.qsize()  # with the one that is being written, and without the end
                 log.error("%d records of diagnoses were lost: %s did not take them", lost, self._files.folder)
-                for _ in range(lost):
-                    self._metrics.record_lost()
+                self._metrics.records_lost.inc(lost)
                 return
         self._files.close()
 
@@ -250,7 +244,7 @@ class DecisionLog:
         try:
             files.append(line, day)
         except Exception as error:  # noqa: BLE001 - whatever it is, the thread has to live
-            self._metrics.record_lost()
+            self._metrics.records_lost.inc()
             self._report_failure(getattr(error, "strerror", None) or repr(error))
         else:
             self._health_issue = ""

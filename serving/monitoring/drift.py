@@ -30,14 +30,8 @@ Histograms have a few dozen bins, each made of whole bins of the bundle's own. A
 wide in log-odds. A distance from the training pictures is given as a multiple of the distance from which on
 a picture is called unfamiliar: 32 bins of 10 distance bins each (12 % wide), from a tenth of it to three
 times as far, the outer ones open.
-
-Pictures are counted in batches, on a background thread: their distance takes up to a millisecond of a core
-for one picture, and little more for a few dozen at once.
 """
 
-import logging
-import threading
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -76,17 +70,15 @@ DISTANCE_EDGES: Final = tuple(
 """The upper edge of each bin of a distance but the last, in multiples of the threshold; one of them is 1."""
 
 
-def log_odds_values(scores: NDArray[Any]) -> list[float]:
-    """The middle of the bin of each score, in log-odds: a score falls where thresholds compare it."""
-    places = _IN_LOG_ODDS[LOGIT_BINS.bin(scores)]
-    values: list[float] = (LOG_ODDS_EDGES[0] + (places - 0.5) * _HALF).tolist()
-    return values
+def log_odds_value(score: float) -> float:
+    """The middle of a score's bin, in log-odds: a score falls where thresholds compare it."""
+    place = _IN_LOG_ODDS[LOGIT_BINS.bin(np.array([score]))[0]]
+    return float(LOG_ODDS_EDGES[0] + (place - 0.5) * _HALF)
 
 
-def distance_values(places: NDArray[np.int64], threshold_bin: int) -> list[float]:
-    """The middle of each distance's bin, in multiples of the threshold; above 1 is unfamiliar."""
-    values: list[float] = (10.0 ** ((places - threshold_bin - 0.5) / BINS_PER_DECADE)).tolist()
-    return values
+def distance_value(place: int, threshold_bin: int) -> float:
+    """The middle of a distance's bin, in multiples of the threshold; above 1 is unfamiliar."""
+    return float(10.0 ** ((place - threshold_bin - 0.5) / BINS_PER_DECADE))
 
 
 def coarse_scores(histogram: NDArray[Any]) -> NDArray[np.int64]:
@@ -150,39 +142,32 @@ class DriftCounters:
         )
 
     def count(
-        self,
-        loaded: LoadedVersion,
-        subgroup: str,
-        probabilities: NDArray[Any],
-        embeddings: NDArray[Any],
+        self, loaded: LoadedVersion, subgroup: str, probabilities: NDArray[Any], embedding: NDArray[Any]
     ) -> None:
-        """Counts answered pictures, all of one version and subgroup; all of them or none.
+        """Counts an answered picture, in all histograms or none.
 
         Args:
             loaded: the version that answered.
             subgroup: of the declared tone, see `serving.protocol.parameters.subgroup_of`.
-            probabilities: what the model said, `(pictures, classes)`.
-            embeddings: of the pictures, `(pictures, features)`.
+            probabilities: what the model said, `(classes,)`.
+            embedding: of the picture, `(features,)`.
         """
         labels = loaded.version.model, str(loaded.version.number), subgroup
         manifest = loaded.manifest
         malignant = malignant_classes(manifest.labels)
         # All that can fail comes before the first count.
-        observed = [(self._confidence.labels(*labels), log_odds_values(probabilities.max(axis=1)))]
+        observed = [(self._confidence, log_odds_value(probabilities.max()))]
         if malignant.any() and not malignant.all():
-            summed = malignancy_probability(probabilities, malignant)
-            observed.append((self._malignancy.labels(*labels), log_odds_values(summed)))
+            summed = malignancy_probability(probabilities[np.newaxis], malignant)[0]
+            observed.append((self._malignancy, log_odds_value(summed)))
         known = manifest.out_of_distribution
         if known is not None and known.threshold_bin is not None:
-            places = distance_bin(known.gaussians.distances(embeddings))
-            distances = distance_values(places, known.threshold_bin)
-            observed.append((self._unfamiliarity.labels(*labels), distances))
-        sums = probabilities.sum(axis=0, dtype=np.float64).tolist()
-        for label, probability in list(zip(manifest.labels, sums, strict=True)):
+            place = distance_bin(known.gaussians.distances(embedding[np.newaxis]))[0]
+            observed.append((self._unfamiliarity, distance_value(place, known.threshold_bin)))
+        for label, probability in list(zip(manifest.labels, probabilities.tolist(), strict=True)):
             self._classes.labels(*labels, label.code).inc(probability)
-        for histogram, values in observed:
-            for value in values:
-                histogram.observe(value)
+        for histogram, value in observed:
+            histogram.labels(*labels).observe(value)
 
     def count_decision(
         self,
@@ -207,84 +192,6 @@ class DriftCounters:
             self._triage.labels(*labels, triage).inc()
         for issue in quality.issues:
             self._issues.labels(*labels, issue.code, "yes" if issue.bad else "no").inc()
-
-
-log = logging.getLogger("dermfed.serve")
-
-SECONDS: Final = 0.5
-"""Seconds that a picture waits at most, where the processor has time for it."""
-
-TOGETHER: Final = 64
-"""How many pictures are counted without waiting any longer."""
-
-_MOST = 4096  # with a processor that has no time for minutes, the oldest are forgotten
-
-_Picture = tuple[LoadedVersion, str, NDArray[Any], NDArray[Any]]
-
-
-class BackgroundDriftCounter:
-    """A queue of answered pictures, and the thread that counts them for drift."""
-
-    def __init__(self, counters: DriftCounters) -> None:
-        """Starts the thread."""
-        self._counters = counters
-        self._pictures: deque[_Picture] = deque(maxlen=_MOST)
-        self._enough, self._stop = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="drift", daemon=True)
-        self._thread.start()
-
-    def put(
-        self, loaded: LoadedVersion, subgroup: str, probabilities: NDArray[Any], embedding: NDArray[Any]
-    ) -> None:
-        """Queues one picture for counting.
-
-        Args:
-            loaded: the version that answered.
-            subgroup: of the declared tone.
-            probabilities: what the model said, `(classes,)`.
-            embedding: of the picture, `(features,)`.
-        """
-        self._pictures.append((loaded, subgroup, probabilities, embedding))
-        if len(self._pictures) >= TOGETHER:
-            self._enough.set()
-
-    def close(self) -> None:
-        """Counts what waits, and ends the thread."""
-        self._stop.set()
-        self._enough.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        ending = False
-        while not ending:
-            self._enough.wait(SECONDS)
-            self._enough.clear()
-            ending = self._stop.is_set()  # looked at first: what came before it is counted
-            while self._pictures:
-                self._count([self._pictures.popleft() for _ in range(min(TOGETHER, len(self._pictures)))])
-
-    def _count(self, waiting: list[_Picture]) -> None:
-        groups: dict[tuple[int, str], list[_Picture]] = {}
-        for one in waiting:
-            groups.setdefault((id(one[0]), one[1]), []).append(one)
-        lost: list[Exception] = []
-        for pictures in groups.values():
-            if self._count_or_error(pictures) is not None:  # it may be one picture alone
-                lost += filter(None, (self._count_or_error([one]) for one in pictures))
-        if lost:
-            log.error("pictures that could not be counted for drift: %d", len(lost), exc_info=lost[0])
-
-    def _count_or_error(self, pictures: list[_Picture]) -> Exception | None:
-        """Counts these, all of one version and subgroup; on an error none of them, and returns it."""
-        loaded, subgroup = pictures[0][:2]
-        try:
-            probabilities = np.stack([one[2] for one in pictures])
-            embeddings = np.stack([one[3] for one in pictures])
-            self._counters.count(loaded, subgroup, probabilities, embeddings)
-        except Exception as error:  # noqa: BLE001
-            # The answers are out; whatever it is, the thread has to live for those to come.
-            return error
-        return None
 
 
 FEWEST: Final = 100

@@ -14,7 +14,6 @@ from registry.registry import Registry
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.metrics import Metrics
 from serving.monitoring.drift import (
-    BackgroundDriftCounter,
     DriftCounters,
     DriftRow,
     decisions,
@@ -43,51 +42,34 @@ class Monitoring:
     def __init__(
         self,
         metrics: Metrics,
-        answers: AnswerKeeper | None = None,
-    ) -> None:
-        """Registers the metrics; `start` starts the threads.
-
-        Args:
-            metrics: its metrics.
-            answers: keeps those that may be judged; by default none are.
-        """
-        self._metrics = metrics
-        self._answers = answers
-        self._drift = DriftCounters(metrics)
-        self._current_release: CurrentRelease | None = None
-        self._canaries: Rollout | None = None
-        self._drift_counter: BackgroundDriftCounter | None = None
-        self._field: FieldLooker | None = None
-        metrics.add_computed(lambda _: field_metrics(self.field()))
-        metrics.add_computed(lambda totals: drift_metrics(totals, self._served()))
-
-    def start(
-        self,
+        answers: AnswerKeeper | None,
         source: Registry,
         current_release: CurrentRelease,
         canaries: Rollout,
     ) -> None:
-        """Starts counting drift, and looking at the field.
+        """Registers the metrics, and starts looking at the field.
 
         Args:
+            metrics: of the service.
+            answers: keeps those that may be judged; None where none are.
             source: the registry.
             current_release: what is served.
             canaries: what gets a share next to it, or is compared with it.
         """
+        self._metrics, self._answers = metrics, answers
         self._current_release, self._canaries = current_release, canaries
-        self._drift_counter = BackgroundDriftCounter(self._drift)
-        if self._answers is not None:
-            self._field = FieldLooker(self._models, partial(_look, source, self._answers))
+        self._drift = DriftCounters(metrics)
+        self._field: FieldLooker | None = None
+        if answers is not None:
+            self._field = FieldLooker(self._models, partial(_look, source, answers))
             self._field.start()
+        metrics.add_computed(lambda _: field_metrics(self.field()))
+        metrics.add_computed(lambda totals: drift_metrics(totals, self._served()))
 
     def close(self) -> None:
-        """Ends what `start` began."""
-        drift_counter, field = self._drift_counter, self._field
-        self._drift_counter = self._current_release = self._canaries = self._field = None
-        if field is not None:
-            field.close()
-        if drift_counter is not None:
-            drift_counter.close()
+        """Ends what was started."""
+        if self._field is not None:
+            self._field.close()
 
     def background_task(
         self,
@@ -133,17 +115,15 @@ class Monitoring:
 
     def shadow(self) -> list[ShadowRow]:
         """The shadow table: candidates compared with what is served; empty where there is none."""
-        mirrored = self._canaries.mirrored().values() if self._canaries else ()
+        mirrored = self._canaries.mirrored().values()
         return shadow_table(self._metrics.totals(), self._served(), (loaded for _, loaded in mirrored))
 
     def _models(self) -> list[str]:
-        return [] if self._current_release is None else sorted(self._current_release.served.releases)
+        return sorted(self._current_release.served.releases)
 
     def _served(self) -> list[LoadedRelease]:
         """The releases that answer, those of canaries last; a version may be in both."""
-        if self._current_release is None:
-            return []
-        trying = self._canaries.answering().values() if self._canaries else ()
+        trying = self._canaries.answering().values()
         return [*self._current_release.served.releases.values(), *(loaded for _, loaded in trying)]
 
     async def _observe(
@@ -153,19 +133,11 @@ class Monitoring:
             if self._answers is not None:
                 self._answers.put(kept_answer(answered, release, key))
             diagnosis = answered.diagnosis
-            self._drift.count_decision(
-                answered.loaded,
-                answered.subgroup,
-                diagnosis.decision,
-                diagnosis.triage,
-                answered.decoded.quality,
-            )
-            if self._drift_counter is not None:
-                self._drift_counter.put(
-                    answered.loaded, answered.subgroup, outputs.probabilities[0], outputs.embedding[0]
-                )
-            if self._canaries is not None:
-                await self._canaries.compare(answered)
+            loaded, subgroup = answered.loaded, answered.subgroup
+            quality = answered.decoded.quality
+            self._drift.count_decision(loaded, subgroup, diagnosis.decision, diagnosis.triage, quality)
+            self._drift.count(loaded, subgroup, outputs.probabilities[0], outputs.embedding[0])
+            await self._canaries.compare(answered)
         except Exception:
             # The answer is out; whatever it is, it is ours to look at and nobody else's.
             log.exception("%s could not be looked at afterwards", answered.diagnosis.id)

@@ -211,7 +211,7 @@ class AnswerKeeper:
 
     def _lose(self) -> None:
         self._lost += 1
-        self._metrics.outcome_lost()
+        self._metrics.answers_lost.inc()
 
     def _tell(self, error: Exception) -> None:
         if (why := why_of(error)) != self._why:

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, get_args
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from registry.bundle.cases import KINDS, KNOWN, GivenCase, Kind, read_given, read_kind
 from registry.bundle.diagnose import kinds_of
@@ -32,6 +32,7 @@ from registry.bundle.labels import GLOBAL, UNDECLARED, Subgroup
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.skin_tone import SCALES, read_scale, read_tone
 from registry.bundle.text import nearest
+from serving.protocol.fields import Described
 from serving.protocol.problems import InvalidParameter
 
 FORMAT: Final = "_format"
@@ -44,7 +45,7 @@ MAX_TOP: Final = 1000
 _LONGEST = 200
 
 
-class Asked(BaseModel):
+class Asked(Described):
     """How the parameters are described; `read_parameters` reads them.
 
     No parameter has a `default`: generated clients would send it in the query against what their users put
@@ -63,26 +64,18 @@ class Asked(BaseModel):
         json_schema_extra={"enum": [*SCALES, ""]},
         examples=["fitzpatrick"],
     )
-    model: str = Field(description="The model to ask, where several are served.", examples=["skin-lesion"])
-    top: Annotated[int, Field(ge=1, le=MAX_TOP)] | Literal[""] = Field(
-        description="List only so many findings.", examples=[3]
-    )
-    image_kind: str = Field(
-        description="Of what kind the picture `image` or the body is, where the model takes cases.",
-        json_schema_extra={"enum": [*KINDS, "unknown", ""]},
-        examples=["close-up"],
-    )
-    frame: str = Field(
-        description="Of a DICOM file that holds several frames the one that is meant, from 1 on; or `all`: "
-        "each is a picture of the lesion, where the model takes cases.",
-        json_schema_extra={"pattern": "^([1-9][0-9]{0,8}|all)?$"},
-        examples=["1"],
-    )
-    explain: Literal["true", "false", ""] = Field(
-        description="With `true` the answer has a map of where in each picture the model looked, as "
-        "`explanation`; one in FHIR has none.",
-        examples=["true"],
-    )
+    model: str = Field(examples=["skin-lesion"])
+    """The model to ask, where several are served."""
+    top: Annotated[int, Field(ge=1, le=MAX_TOP)] | Literal[""] = Field(examples=[3])
+    """List only so many findings."""
+    image_kind: str = Field(json_schema_extra={"enum": [*KINDS, "unknown", ""]}, examples=["close-up"])
+    """Of what kind the picture `image` or the body is, where the model takes cases."""
+    frame: str = Field(json_schema_extra={"pattern": "^([1-9][0-9]{0,8}|all)?$"}, examples=["1"])
+    """Of a DICOM file that holds several frames the one that is meant, from 1 on; or `all`: each is a picture
+    of the lesion, where the model takes cases."""
+    explain: Literal["true", "false", ""] = Field(examples=["true"])
+    """With `true` the answer has a map of where in each picture the model looked, as `explanation`; one in
+    FHIR has none."""
 
 
 NAMES: Final = tuple(Asked.model_fields)

@@ -348,12 +348,13 @@ class CurrentRelease:
             )
             with self._shared:
                 self._failed[release.id] = (time.monotonic(), issue)
-            self._metrics.not_loaded(alias, release.model)
+            self._metrics.loads.labels(alias, release.model, "failed").inc()
             return
         with self._shared:
             self._failed.pop(release.id, None)
             self._ready[release.id] = loaded
-        self._metrics.loaded(alias, release.model, time.monotonic() - began)
+        self._metrics.loads.labels(alias, release.model, "loaded").inc()
+        self._metrics.load_seconds.labels(alias, release.model).observe(time.monotonic() - began)
         if canary is not None:
             log.info("canary release %d of %s: %s", release.id, release.model, shown(canary.title))
 

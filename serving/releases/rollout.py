@@ -88,6 +88,21 @@ class AnsweredPicture:
     diagnosis: Diagnosis
 
 
+Side = Literal["production", "candidate"]
+SIDES: tuple[Side, Side] = ("production", "candidate")
+
+_PAIR: Final = ("model", "version", "candidate", "subgroup")
+_COUNTERS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "agreements": ("Pictures of which both found the same class most probable", ()),
+    "decisions": ("What each decided", ("before", "after")),
+    "malignancy": ("Malignancy probabilities, summed", ("side",)),
+    "set_codes": ("Classes in all prediction sets together", ("side",)),
+    "seconds": ("Time of the model alone, of the pictures it was taken of", ("side",)),
+    "comparisons": ("Pictures that were shown to both", ()),
+}
+"""Of how candidates compare with production, summed over all workers: what each counts, and by what besides
+`_PAIR`. Sums of both sides are kept instead of differences, since counters of several workers only grow."""
+
 _Comparison = tuple[AnsweredPicture, LoadedVersion, RouteReason, GivenCase | None]
 """What production answered, the candidate, why it is this one, and the facts as the candidate takes them."""
 
@@ -114,7 +129,16 @@ class Rollout:
         self._metrics = metrics
         self._current = current_release
         self._decode_one = decode_one
-        self._comparisons = Comparisons(metrics)
+        self._counters = {
+            name: Counter(f"dermfed_shadow_{name}", about, [*_PAIR, *more], registry=metrics.registry)
+            for name, (about, more) in _COUNTERS.items()
+        }
+        self._left_out = Counter(
+            "dermfed_shadow_left_out",
+            "Pictures that were to be compared and were not",
+            ["model", "why"],
+            registry=metrics.registry,
+        )
         self._waiting: Queue[_Comparison | None] = Queue(WAITING)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
@@ -184,7 +208,7 @@ class Rollout:
             self._count(canary, by)
 
     def _count(self, canary: Canary, by: Answered) -> None:
-        self._metrics.canary_request(canary.release.model, canary.release.id, by)
+        self._metrics.canary_requests.labels(canary.release.model, str(canary.release.id), by).inc()
 
     async def compare(self, answered: AnsweredPicture) -> None:
         """Queues an answered picture for a mirrored canary that it is within; counts one that is left out."""
@@ -202,12 +226,12 @@ class Rollout:
         try:
             given = given_again(candidate, answered.decoded.question.given)
         except ValueError:  # what it says names facts, which belong into no log
-            self._comparisons.left_out(model, "not-taken")
+            self._left_out.labels(model, "not-taken").inc()
             return
         if same_pixels(candidate.manifest.picture, answered.loaded.manifest.picture):
             answered = replace(answered, decoded=replace(answered.decoded, sources=()))
         if self._metrics.requests_waiting or not self._enqueue((answered, candidate, routed.reason, given)):
-            self._comparisons.left_out(model, "busy")
+            self._left_out.labels(model, "busy").inc()
 
     def _enqueue(self, waiting: _Comparison) -> bool:
         try:
@@ -222,7 +246,7 @@ class Rollout:
             try:
                 self._compare(*waiting, timed=number % TIMED == 0)
             except Exception as error:  # noqa: BLE001 - production has answered, whatever it is, and goes on
-                self._comparisons.left_out(waiting[0].loaded.version.model, "failed")
+                self._left_out.labels(waiting[0].loaded.version.model, "failed").inc()
                 log.warning("the candidate failed on a picture: %s", type(error).__name__)
             number += 1
             del waiting  # until the next one comes, neither its picture nor its models are held
@@ -252,13 +276,34 @@ class Rollout:
         made = build_diagnosis(
             candidate, decoded, outputs, answered.parameters, reason, request_id=production.id
         )
-        self._comparisons.compared(answered.subgroup, production, made)
+        seconds = None
         if timed and not decodes:
             # Both alike: each runs once the other has, on a picture that the caches hold. What the candidate
             # just took is not counted: it would have been the first to see the picture.
             before = _run_seconds(answered.loaded.graph, answered.decoded.question)
             seconds = before, _run_seconds(candidate.graph, decoded.question)
-            self._comparisons.timed(answered.subgroup, production, made, seconds)
+        self._count_pair(answered.subgroup, production, made, seconds)
+
+    def _count_pair(
+        self, subgroup: str, production: Diagnosis, made: Diagnosis, seconds: tuple[float, float] | None
+    ) -> None:
+        """Counts the two answers for one picture, and the seconds of each model where they were taken."""
+        answering = production.model
+        pair = answering.name, str(answering.version), str(made.model.version), subgroup
+
+        def count(name: str, *more: str, by: float = 1) -> None:
+            self._counters[name].labels(*pair, *more).inc(by)
+
+        count("agreements", by=int(production.findings[0].code == made.findings[0].code))
+        count("decisions", production.decision, made.decision)
+        risks = production.malignancy.probability, made.malignancy.probability
+        for place, (side, one) in enumerate(zip(SIDES, (production, made), strict=True)):
+            count("set_codes", side, by=len(one.prediction_set.codes))
+            if None not in risks:
+                count("malignancy", side, by=risks[place] or 0.0)
+            if seconds is not None:
+                count("seconds", side, by=seconds[place])
+        count("comparisons")
 
 
 def place_of(key: bytes, picture: bytes) -> float:
@@ -310,75 +355,6 @@ def given_again(candidate: LoadedVersion, given: GivenCase | None) -> GivenCase 
 def same_pixels(one: PictureRule, other: PictureRule) -> bool:
     """Whether two picture rules decode to the same pixels, whatever size of picture each accepts."""
     return one.model_copy(update={"max_pixels": other.max_pixels}) == other
-
-
-Side = Literal["production", "candidate"]
-SIDES: tuple[Side, Side] = ("production", "candidate")
-
-COMPARISONS: Final = "dermfed_shadow_comparisons"
-AGREEMENTS: Final = "dermfed_shadow_agreements"
-DECISIONS: Final = "dermfed_shadow_decisions"
-MALIGNANCY: Final = "dermfed_shadow_malignancy"
-SET_CODES: Final = "dermfed_shadow_set_codes"
-SECONDS: Final = "dermfed_shadow_seconds"
-
-_PAIR: Final = ("model", "version", "candidate", "subgroup")
-
-
-class Comparisons:
-    """Counters of how candidates compare with production, summed over all workers.
-
-    Sums of both sides are kept instead of differences, since counters of several workers only ever grow.
-    """
-
-    def __init__(self, metrics: Metrics) -> None:
-        """Registers the counters with the service's metrics."""
-
-        def counter(name: str, about: str, *more: str) -> Counter:
-            return Counter(name, about, [*_PAIR, *more], registry=metrics.registry)
-
-        self._comparisons = counter(COMPARISONS, "Pictures that were shown to both")
-        self._agreements = counter(AGREEMENTS, "Pictures of which both found the same class most probable")
-        self._decisions = counter(DECISIONS, "What each decided", "before", "after")
-        self._malignancy = counter(MALIGNANCY, "Malignancy probabilities, summed", "side")
-        self._set_codes = counter(SET_CODES, "Classes in all prediction sets together", "side")
-        self._seconds = counter(SECONDS, "Time of the model alone, of the pictures it was taken of", "side")
-        self._left_out = Counter(
-            "dermfed_shadow_left_out",
-            "Pictures that were to be compared and were not",
-            ["model", "why"],
-            registry=metrics.registry,
-        )
-
-    def compared(self, subgroup: str, production: Diagnosis, candidate: Diagnosis) -> None:
-        """Counts the two answers for one picture, by the subgroup of its declared tone."""
-        pair = _pair(subgroup, production, candidate)
-        self._comparisons.labels(*pair).inc()
-        same = production.findings[0].code == candidate.findings[0].code
-        self._agreements.labels(*pair).inc(int(same))
-        self._decisions.labels(*pair, production.decision, candidate.decision).inc()
-        both = dict(zip(SIDES, (production, candidate), strict=True))
-        risks = {side: one.malignancy.probability for side, one in both.items()}
-        for side, one in both.items():
-            self._set_codes.labels(*pair, side).inc(len(one.prediction_set.codes))
-            if None not in risks.values():
-                self._malignancy.labels(*pair, side).inc(risks[side] or 0.0)
-
-    def timed(
-        self, subgroup: str, production: Diagnosis, candidate: Diagnosis, seconds: tuple[float, float]
-    ) -> None:
-        """Counts the seconds of each model for one picture, run one after the other on the same thread."""
-        for side, run_seconds in zip(SIDES, seconds, strict=True):
-            self._seconds.labels(*_pair(subgroup, production, candidate), side).inc(run_seconds)
-
-    def left_out(self, model: str, why: Literal["busy", "failed", "not-taken"]) -> None:
-        """Counts a sampled picture that was not compared."""
-        self._left_out.labels(model, why).inc()
-
-
-def _pair(subgroup: str, production: Diagnosis, candidate: Diagnosis) -> tuple[str, str, str, str]:
-    answered = production.model
-    return answered.name, str(answered.version), str(candidate.model.version), subgroup
 
 
 @dataclass(frozen=True)
@@ -435,7 +411,7 @@ def shadow_table(
     """
     answering, trying = _numbers(served), _numbers(candidates)
     found: dict[tuple[str, int, int], set[str]] = {}
-    for labels, n in totals.named(f"{COMPARISONS}_total"):
+    for labels, n in totals.named("dermfed_shadow_comparisons_total"):
         pair = labels["model"], int(labels["version"]), int(labels["candidate"])
         # A counter that a worker is just making, or was killed while making, is 0.
         if n and (pair[0], pair[1]) in answering and (pair[0], pair[2]) in trying:
@@ -452,15 +428,15 @@ def _row(totals: WorkerTotals, pair: tuple[str, int, int], subgroup: str, subgro
 
     def sums(name: str, *by: str) -> dict[tuple[str, ...], float]:
         counts: dict[tuple[str, ...], float] = {}
-        for labels, value in totals.named(f"{name}_total"):
+        for labels, value in totals.named(f"dermfed_shadow_{name}_total"):
             of = labels["model"], int(labels["version"]), int(labels["candidate"])
             if of == pair and labels["subgroup"] in wanted:
                 key = tuple(labels[one] for one in by)
                 counts[key] = counts.get(key, 0.0) + value
         return counts
 
-    n, same = sums(COMPARISONS)[()], sums(AGREEMENTS).get((), 0.0)
-    seconds, malignancy, codes = (sums(name, "side") for name in (SECONDS, MALIGNANCY, SET_CODES))
+    n, same = sums("comparisons")[()], sums("agreements").get((), 0.0)
+    seconds, malignancy, codes = (sums(name, "side") for name in ("seconds", "malignancy", "set_codes"))
     return ShadowRow(
         model=pair[0],
         version=pair[1],
@@ -470,7 +446,7 @@ def _row(totals: WorkerTotals, pair: tuple[str, int, int], subgroup: str, subgro
         agreement=same / n,
         interval=mean_interval(np.array([same]), np.array([n])),
         decisions={
-            (before, after): round(k) for (before, after), k in sums(DECISIONS, "before", "after").items()
+            (before, after): round(k) for (before, after), k in sums("decisions", "before", "after").items()
         },
         malignancy={side: malignancy.get((side,), 0.0) / n for side in SIDES} if malignancy else None,
         set_size={side: codes.get((side,), 0.0) / n for side in SIDES},

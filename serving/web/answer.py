@@ -9,9 +9,9 @@ off is grey. It is returned to its sender only, within the page.
 
 import base64
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,7 @@ from PIL import Image
 
 from registry.bundle.manifest import Guarantee
 from registry.bundle.pictures.rule import Placement, frame_size, pixel_box
-from serving.protocol.fields import PROBABILITY, Unit, facts
-from serving.protocol.schemas import Answer, Diagnosis, MissingInput, headline, shown
+from serving.protocol.schemas import Diagnosis, MissingInput, headline, shown
 from serving.web.rendering import NOT_KNOWN, percent, plain
 
 _TITLES: Final[Mapping[str, str]] = {
@@ -122,10 +121,6 @@ def _caution(diagnosis: Diagnosis) -> str | None:
     return _NO_ALL_CLEAR
 
 
-FIRST: Final = ("malignancy",)
-"""The parts of an answer that a clinician reads first; the others follow in their own order."""
-
-
 @dataclass(frozen=True)
 class Row:
     """One figure, as texts."""
@@ -136,31 +131,18 @@ class Row:
 
 
 def figures(diagnosis: Diagnosis) -> list[Row]:
-    """The rows of an answer, those of its parts that are read first before all others."""
-    rest = [name for name in type(diagnosis).model_fields if name not in FIRST]
-    parts = [getattr(diagnosis, name) for name in (*FIRST, *rest)]
-    return [row for part in (*parts, diagnosis) if isinstance(part, Answer) for row in _rows(part)]
-
-
-def _rows(part: Answer) -> Iterator[Row]:
-    said = facts(type(part))
-    if any(fact.page for _, _, fact in said):
-        texts = {name: _text(getattr(part, name), fact.unit) for name, _, fact in said}
-        for name, _, fact in said:
-            if fact.page is not None and not (fact.optional and getattr(part, name) is None):
-                yield Row(fact.page.title, texts[name], fact.page.note.format(**texts))
-
-
-def _text(value: Any, unit: Unit | None) -> str:
-    """A value for people."""
-    if unit == PROBABILITY:
-        return percent(value)
-    if value is None:
-        return NOT_KNOWN
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    said = f"{value:g}" if isinstance(value, float) else str(value)
-    return f"{said} {unit.name}" if unit else said
+    """How probable a malignancy is, and the working point where there is one."""
+    risk = diagnosis.malignancy
+    n = NOT_KNOWN if risk.n is None else risk.n
+    of_working_point = (
+        ("Suspicious", risk.threshold, "or more: the working point"),
+        ("Malignant ones found", risk.sensitivity, f"of {n} malignant test pictures, at the working point"),
+        ("Others not suspicious", risk.specificity, "of the other test pictures, at the working point"),
+    )
+    return [
+        Row("Malignant", percent(risk.probability), "probability, all malignant classes together"),
+        *(Row(title, percent(share), note) for title, share, note in of_working_point if share is not None),
+    ]
 
 
 _KINDS: Final[Mapping[str, str]] = {

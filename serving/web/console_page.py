@@ -1,17 +1,17 @@
 """The console: what a promotion would change, the command that does it, and what was done to the model."""
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 from registry.bundle.errors import BundleError
 from registry.bundle.labels import GLOBAL
 from registry.errors import RegistryError
-from registry.gate_report import Comparison, set_title
-from registry.records import Event, Release, Version, Withdrawal
+from registry.gate_report import set_title
+from registry.records import Release, Version
 from registry.registry import Registry
-from registry.views.records import NOT_SIGNED, OVERRIDDEN, EventView, event_view
+from registry.views.records import NOT_SIGNED, OVERRIDDEN, event_view
 from serving.web.rendering import render
 
 MANY: Final = 100
@@ -41,27 +41,6 @@ class Choice:
     without: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Row:
-    """One subgroup, with what may answer for it.
-
-    Attributes:
-        subgroup: its name.
-        running: its version in the running release; None where it has none of its own.
-        versions: that can be chosen, the newest first.
-        older: how many older ones there are.
-        chosen: the value that was chosen; empty for what runs.
-        may_go: whether it may be left without.
-    """
-
-    subgroup: str
-    running: int | None
-    versions: tuple[Version, ...]
-    older: int
-    chosen: str
-    may_go: bool
-
-
 def read_choice(
     query: Sequence[tuple[str, str]], models: Sequence[str], default_model: str | None, default_alias: str
 ) -> Choice:
@@ -87,138 +66,88 @@ def read_choice(
     )
 
 
-def rows(
-    choice: Choice, versions: Sequence[Version], release: Release | None, withdrawn: Collection[int]
-) -> list[Row]:
-    """A row for the global model and then one for each subgroup of the model.
-
-    Args:
-        choice: what was chosen.
-        versions: of the model, in the order of adding.
-        release: that runs under the alias.
-        withdrawn: the numbers of versions that were withdrawn: none of these can be chosen.
-    """
-    by_subgroup: dict[str, list[Version]] = {}
-    for version in reversed(versions):
-        by_subgroup.setdefault(version.subgroup.name, []).append(version)
-    return [
-        _row(name, [one for one in found if one.number not in withdrawn], choice, release)
-        for name, found in sorted(by_subgroup.items(), key=lambda one: (one[0] != GLOBAL, one[0]))
-    ]
-
-
-def _row(name: str, found: Sequence[Version], choice: Choice, release: Release | None) -> Row:
-    running = None if release is None else release.for_subgroup(name)
-    chosen = next((str(one.number) for one in found if one.number in choice.versions), "")
-    if name in choice.without:
-        chosen = WITHOUT + name
-    shown = [one for place, one in enumerate(found) if place < MANY or str(one.number) == chosen]
-    return Row(
-        subgroup=name,
-        running=None if running is None else running.number,
-        versions=tuple(shown),
-        older=len(found) - len(shown),
-        chosen=chosen,
-        may_go=running is not None and name != GLOBAL,
-    )
-
-
 NEWEST: Final = 50
 """Events that are shown."""
 
 _TOLD: Final = {"withdrawn": "WITHDRAWN", "stopped": "STOPPED"}
 
 
-@dataclass(frozen=True)
-class Seen:
-    """What is known of one model at one moment.
-
-    Attributes:
-        models: the names of all models.
-        choice: what was chosen.
-        rows: what can be chosen, by subgroup.
-        aliases: where aliases point.
-        stopped: aliases that point to nothing, with the event that stopped them.
-        withdrawn: versions that were withdrawn.
-        comparison: what would change; None where nothing was chosen, or the comparison failed.
-        trouble: why the comparison failed; empty where it did not.
-        history: what was done, the newest first, each with what must not be overlooked in a word.
-        older: how many older events there are.
-    """
-
-    models: Sequence[str]
-    choice: Choice
-    rows: Sequence[Row] = ()
-    aliases: Mapping[str, Release] = field(default_factory=dict)
-    stopped: Mapping[str, Event] = field(default_factory=dict)
-    withdrawn: Sequence[Withdrawal] = ()
-    comparison: Comparison | None = None
-    trouble: str = ""
-    history: Sequence[tuple[EventView, str]] = ()
-    older: int = 0
-
-
-def look(
+def console_page(
     registry: Registry, query: Sequence[tuple[str, str]], default_model: str | None, default_alias: str
-) -> Seen:
-    """Reads what the page shows; blocks, so run it in a thread.
+) -> str:
+    """The page; it reads the registry and blocks, so run it in a thread.
 
     Raises:
         RegistryError: the registry cannot be read.
     """
     models = registry.models()
     choice = read_choice(query, models, default_model, default_alias)
-    if choice.model is None:
-        return Seen(models, choice)
-    aliases = registry.aliases(choice.model)
-    withdrawn = registry.withdrawals(choice.model)
-    numbers = {one.number for one in withdrawn}
-    comparison, trouble = _compare(registry, choice)
-    events = registry.history(choice.model, NEWEST)
-    forged = registry.forged(events)
-    return Seen(
-        models=models,
-        choice=choice,
-        rows=rows(choice, registry.versions(choice.model), aliases.get(choice.alias), numbers),
-        aliases=aliases,
-        stopped=registry.stopped(choice.model),
-        withdrawn=withdrawn,
-        comparison=comparison,
-        trouble=trouble,
-        history=[
-            (event_view(event, forged), OVERRIDDEN if event.overridden else _TOLD.get(event.kind, ""))
-            for event in reversed(events)
-        ],
-        older=max(registry.history_length(choice.model) - NEWEST, 0),
-    )
-
-
-def console_page(seen: Seen) -> str:
-    """The page."""
     return render(
         "console.html",
         here="console",
-        seen=seen,
-        choice=seen.choice,
+        seen={"models": models, **(_read(registry, choice.model, choice) if choice.model else {})},
+        choice=choice,
         without=WITHOUT,
-        promoted=promoted(seen.choice),
+        promoted=promoted(choice),
         set_title=set_title,
         not_signed=NOT_SIGNED,
     )
+
+
+def _read(registry: Registry, model: str, choice: Choice) -> dict[str, Any]:
+    """What is known of a model: what can be chosen, what would change, and what was done."""
+    aliases, withdrawn = registry.aliases(model), registry.withdrawals(model)
+    events = registry.history(model, NEWEST)
+    forged = registry.forged(events)
+    comparison, trouble = None, ""
+    if choice.versions or choice.without:
+        try:
+            comparison = registry.compare(model, choice.versions, to=choice.alias, without=choice.without)
+        except (RegistryError, BundleError) as error:
+            trouble = str(error)
+    numbers = {one.number for one in withdrawn}
+    by_subgroup: dict[str, list[Version]] = {}
+    for version in reversed(registry.versions(model)):
+        may_be_chosen = by_subgroup.setdefault(version.subgroup.name, [])
+        if version.number not in numbers:
+            may_be_chosen.append(version)
+    return {
+        "rows": [
+            _row(name, found, choice, aliases.get(choice.alias))
+            for name, found in sorted(by_subgroup.items(), key=lambda one: (one[0] != GLOBAL, one[0]))
+        ],
+        "aliases": aliases,
+        "stopped": registry.stopped(model),
+        "withdrawn": withdrawn,
+        "comparison": comparison,
+        "trouble": trouble,
+        # The newest first, each with what must not be overlooked in a word.
+        "history": [
+            (event_view(event, forged), OVERRIDDEN if event.overridden else _TOLD.get(event.kind, ""))
+            for event in reversed(events)
+        ],
+        "older": max(registry.history_length(model) - NEWEST, 0),
+    }
+
+
+def _row(name: str, found: Sequence[Version], choice: Choice, release: Release | None) -> dict[str, Any]:
+    """One subgroup, with what runs and what may be chosen for it, the newest first."""
+    running = None if release is None else release.for_subgroup(name)
+    chosen = next((str(one.number) for one in found if one.number in choice.versions), "")
+    if name in choice.without:
+        chosen = WITHOUT + name
+    shown = [one for place, one in enumerate(found) if place < MANY or str(one.number) == chosen]
+    return {
+        "subgroup": name,
+        "running": None if running is None else running.number,
+        "versions": shown,
+        "older": len(found) - len(shown),
+        "chosen": chosen,
+        "may_go": running is not None and name != GLOBAL,
+    }
 
 
 def promoted(choice: Choice) -> str:
     """The versions, alias and omitted subgroups of a choice, as `dermfed-registry promote` takes them."""
     left_out = [option for name in choice.without for option in ("--without", name)]
     return shlex.join([choice.model or "", *map(str, choice.versions), "--to", choice.alias, *left_out])
-
-
-def _compare(registry: Registry, choice: Choice) -> tuple[Comparison | None, str]:
-    """What would change, or why the comparison failed."""
-    if choice.model is None or not (choice.versions or choice.without):
-        return None, ""
-    try:
-        found = registry.compare(choice.model, choice.versions, to=choice.alias, without=choice.without)
-    except (RegistryError, BundleError) as error:
-        return None, str(error)
-    return found, ""

@@ -17,7 +17,6 @@ from registry.bundle.counts.counts import ScoreHistograms
 from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.metrics.intervals import mean_interval
 from registry.gates.gate_set import let_through
-from registry.outcomes.alarms import Alarm
 from registry.outcomes.metrics import Share, SubgroupReport
 from registry.records import Event
 from registry.views.card import Matter, SiteStatus, standing
@@ -33,51 +32,53 @@ from serving.releases.rollout import ShadowRow
 from serving.web.rendering import render
 
 
-def attention(
-    state: ServedRelease,
-    troubles: Sequence[str],
-    history: Mapping[str, Sequence[Event]],
-    forged: Mapping[str, frozenset[int] | None],
-    drift: Sequence[DriftRow],
-    alarms: Sequence[tuple[str, Alarm]] = (),
-) -> SiteStatus:
-    """What needs the operator's attention, the worst first.
+def attention(seen: "Seen") -> SiteStatus:
+    """What needs the operator's attention, the worst first."""
+    return SiteStatus(tuple(_matters(seen)))
 
-    Args:
-        state: what is served.
-        troubles: what keeps something from working, a sentence each.
-        history: what was done to each model, the oldest first.
-        forged: events that say to be signed and are not, by model; None where they cannot be checked.
-        drift: the pictures that came in, compared with those tested on.
-        alarms: open alarms about guarantees violated in production, each with its model.
-    """
+
+def _matters(seen: "Seen") -> Iterator[Matter]:
+    state = seen.state
+    for text in seen.troubles:  # as the log has it, so that it is found there
+        yield Matter(text if text.endswith(".") else f"{text}.", "The service’s log tells more.", wrong=True)
     silenced = {name: said for name, said in state.silenced.items() if name not in state.releases}
-    return SiteStatus(
-        (
-            *(_trouble(text) for text in troubles),
-            *(
-                Matter(f"{said}.", "Promote a version, or go back to an earlier release.", wrong=True)
-                for _, said in sorted(silenced.items())
-            ),
-            *_nobody(state, silenced),
-            *(_alarm(model, one) for model, one in alarms),
-            *(
-                Matter(
-                    f"History of {model} has events that say to be signed and are not.",
-                    "Run `dermfed-registry verify`, and find out who wrote them.",
-                    wrong=True,
-                )
-                for model, events in sorted(forged.items())
-                if events
-            ),
-            *(
-                one
-                for name, release in sorted(state.releases.items())
-                for one in _overridden(name, release, history)
-            ),
-            *_drifted(drift),
+    for _, said in sorted(silenced.items()):
+        yield Matter(f"{said}.", "Promote a version, or go back to an earlier release.", wrong=True)
+    if not state.releases and not silenced:
+        yield Matter(
+            "No model has been promoted.",
+            "Nobody is answered until you do: `dermfed-registry promote MODEL VERSION --to ALIAS`.",
+            wrong=True,
         )
-    )
+    for model, of in seen.field.models.items() if seen.field else ():
+        for alarm in of.alarms:
+            number = "" if alarm.number is None else f" (alarm {alarm.number})"
+            yield Matter(
+                f"Of {model}, {alarm.said}{number}.",
+                "Look at its figures in the field, go back to the release before, or close the alarm with a "
+                f"reason: `dermfed-registry field {model}`.",
+                wrong=True,
+            )
+    for model, events in sorted(seen.forged.items()):
+        if events:
+            yield Matter(
+                f"History of {model} has events that say to be signed and are not.",
+                "Run `dermfed-registry verify`, and find out who wrote them.",
+                wrong=True,
+            )
+    for name, release in sorted(state.releases.items()):
+        if is_overridden(release, seen.history.get(name, ())):
+            yield Matter(
+                f"A gate had refused release {release.release.id} of {name} and was overridden.",
+                "Read its card, and go back if nobody can say why: `dermfed-registry rollback`.",
+            )
+    drifted = [row for row in seen.drift if row.verdict == "drifted"]
+    for model in sorted({row.model for row in drifted}):
+        where = sorted({f"{row.measure} ({row.subgroup})" for row in drifted if row.model == model})
+        yield Matter(
+            f"What comes in for {model} is not what it was tested on: {', '.join(where)}.",
+            "Look at the pictures that come in, and at whom the model was tested on.",
+        )
 
 
 def is_overridden(release: LoadedRelease, history: Sequence[Event]) -> bool:
@@ -86,50 +87,6 @@ def is_overridden(release: LoadedRelease, history: Sequence[Event]) -> bool:
     Of whichever event made it: a rollback to it does not undo that.
     """
     return any(one.overridden for one in history if one.release == release.release.id)
-
-
-def _trouble(text: str) -> Matter:
-    said = text if text.endswith(".") else f"{text}."  # as the log has it, so that it is found there
-    return Matter(said, "The service’s log tells more.", wrong=True)
-
-
-def _alarm(model: str, one: Alarm) -> Matter:
-    number = "" if one.number is None else f" (alarm {one.number})"
-    return Matter(
-        f"Of {model}, {one.said}{number}.",
-        f"Look at its figures in the field, go back to the release before, or close the alarm with a reason: "
-        f"`dermfed-registry field {model}`.",
-        wrong=True,
-    )
-
-
-def _nobody(state: ServedRelease, silenced: Mapping[str, str]) -> Iterator[Matter]:
-    if not state.releases and not silenced:
-        yield Matter(
-            "No model has been promoted.",
-            "Nobody is answered until you do: `dermfed-registry promote MODEL VERSION --to ALIAS`.",
-            wrong=True,
-        )
-
-
-def _overridden(
-    name: str, release: LoadedRelease, history: Mapping[str, Sequence[Event]]
-) -> Iterator[Matter]:
-    if is_overridden(release, history.get(name, ())):
-        yield Matter(
-            f"A gate had refused release {release.release.id} of {name} and was overridden.",
-            "Read its card, and go back if nobody can say why: `dermfed-registry rollback`.",
-        )
-
-
-def _drifted(drift: Sequence[DriftRow]) -> Iterator[Matter]:
-    found = [row for row in drift if row.verdict == "drifted"]
-    for model in sorted({row.model for row in found}):
-        where = sorted({f"{row.measure} ({row.subgroup})" for row in found if row.model == model})
-        yield Matter(
-            f"What comes in for {model} is not what it was tested on: {', '.join(where)}.",
-            "Look at the pictures that come in, and at whom the model was tested on.",
-        )
 
 
 BINS = 10
@@ -208,19 +165,11 @@ class Seen:
 
 def operator_page(seen: Seen) -> str:
     """The page."""
-    field = seen.field
     return render(
         "operator.html",
         here="operator",
-        standing=attention(
-            seen.state,
-            seen.troubles,
-            seen.history,
-            seen.forged,
-            seen.drift,
-            () if field is None else [(name, one) for name, of in field.models.items() for one in of.alarms],
-        ),
-        field=field,
+        standing=attention(seen),
+        field=seen.field,
         models=[_model(name, release, seen) for name, release in sorted(seen.state.releases.items())],
         side=SIDE,
     )

@@ -7,14 +7,12 @@ the diagnosis was established: the page then asks for that.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from typing import Final
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from registry.bundle.labels import Label
 from registry.outcomes.intake import read_confirmed_by, read_date
-from registry.outcomes.store import ConfirmedBy, Outcome, OutcomeRefused, SeenAnswer
+from registry.outcomes.store import ConfirmedBy, Outcome, OutcomeRefused, SaidOutcome, SeenAnswer
 from serving.protocol.problems import InvalidParameter, ProblemResponse
 from serving.web.rendering import render
 
@@ -36,51 +34,41 @@ _MOST_FIELDS: Final = 8
 _LONGEST_NUMBER: Final = 18
 
 
-@dataclass(frozen=True)
-class Disease:
-    """A label that can be chosen.
+Form = dict[str, Any]
+"""The values of `outcome_form.html`."""
 
-    Attributes:
-        code: of the version that answered.
-        name: what it is called; the code where that is not known any more.
-        malignant: whether it is.
-        chosen: whether it was sent before, and refused for something else.
+
+def form_of(
+    id_: str,
+    labels: Sequence[tuple[str, str, bool]],
+    sent: Mapping[str, str] | None = None,
+    current: SaidOutcome | None = None,
+) -> Form:
+    """The form in which an outcome of an answer is given.
+
+    Args:
+        id_: of the diagnosis.
+        labels: code, name and whether malignant of each disease, in the version's own order.
+        sent: what was sent and not taken, so that the form says it again.
+        current: the outcome that stands and would be corrected, if there is one.
     """
-
-    code: str
-    name: str
-    malignant: bool
-    chosen: bool = False
-
-
-@dataclass(frozen=True)
-class OutcomeForm:
-    """The form in which an outcome is given.
-
-    Attributes:
-        id: of the diagnosis.
-        action: where it is sent.
-        diseases: in the version's own order.
-        day: what stands in the field of the date; today, in UTC.
-        last: the last day that is taken.
-        instead_of: the number of the outcome that would be corrected; empty where there is none.
-        takes_back: how the outcome that stands was confirmed, where it can be taken back; else empty.
-    """
-
-    id: str
-    action: str
-    diseases: Sequence[Disease]
-    day: str
-    last: str
-    instead_of: str = ""
-    takes_back: str = ""
-    confirmed: Sequence[tuple[str, str]] = tuple(CONFIRMED.items())
-
-
-def form_of(id_: str, labels: Sequence[Label], today: date | None = None) -> OutcomeForm:
-    """The form that stands with an answer that has just been given."""
-    diseases = [Disease(one.code, one.name, one.malignancy == "malignant") for one in labels]
-    return _form(id_, diseases, {}, today)
+    today, sent = datetime.now(UTC).date(), sent or {}
+    try:
+        day = read_date(sent.get("date", ""))
+    except OutcomeRefused:
+        day = today
+    return {
+        "action": f"{PATH}/{id_}",
+        "diseases": [
+            {"code": code, "name": name, "malignant": malignant, "chosen": code == sent.get("label")}
+            for code, name, malignant in labels
+        ],
+        "day": day.isoformat(),
+        "last": (today + timedelta(days=1)).isoformat(),
+        "instead_of": current.number if current else "",
+        "takes_back": current.confirmed_by if current and current.label is not None else "",
+        "confirmed": CONFIRMED.items(),
+    }
 
 
 def answer_page(
@@ -97,19 +85,15 @@ def answer_page(
         sent: what was sent and not taken, so that the form says it again.
         problem: why it was not taken.
     """
-    diseases = [
-        Disease(code, names.get(code, code), malignant, code == (sent or {}).get("label"))
-        for code, malignant in seen.labels
-    ]
-    called = {one.code: one for one in diseases}
+    labels = [(code, names.get(code, code), malignant) for code, malignant in seen.labels]
     return render(
         "diagnosis.html",
         here="diagnosis",
         seen=seen,
-        called=called,
+        called={code: name for code, name, _ in labels},
         decision=_DECISIONS[seen.decision],
         said=[(one, CONFIRMED[read_confirmed_by(one.confirmed_by)]) for one in reversed(seen.said)],
-        form=_form(seen.id, diseases, sent or {}, seen=seen),
+        form=form_of(seen.id, labels, sent, seen.current),
         trouble=problem,
     )
 
@@ -121,13 +105,7 @@ def looking_page(sent: str = "", problem: ProblemResponse | None = None) -> str:
         sent: what was looked for and not found.
         problem: why not.
     """
-    return render(
-        "looking.html",
-        here="diagnosis",
-        sent=sent,
-        trouble=problem,
-        action=PATH,
-    )
+    return render("looking.html", here="diagnosis", sent=sent, trouble=problem, action=PATH)
 
 
 def read_fields(body: bytes) -> dict[str, str]:
@@ -170,31 +148,3 @@ def read_outcome(id_: str, fields: Mapping[str, str]) -> Outcome:
         corrects=bool(number),
         instead_of=int(number) if number else None,
     )
-
-
-def _form(
-    id_: str,
-    diseases: Sequence[Disease],
-    sent: Mapping[str, str],
-    today: date | None = None,
-    seen: SeenAnswer | None = None,
-) -> OutcomeForm:
-    day = today or datetime.now(UTC).date()
-    current = seen.current if seen else None
-    return OutcomeForm(
-        id_,
-        f"{PATH}/{id_}",
-        diseases,
-        _day(sent.get("date", "")) or day.isoformat(),
-        (day + timedelta(days=1)).isoformat(),
-        "" if current is None else str(current.number),
-        "" if current is None or current.label is None else current.confirmed_by,
-    )
-
-
-def _day(sent: str) -> str:
-    """What was sent as a date, where it is one."""
-    try:
-        return read_date(sent).isoformat()
-    except OutcomeRefused:
-        return ""

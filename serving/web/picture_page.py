@@ -1,7 +1,7 @@
 """The page on which one lesion is tried: the form, and the answer as a clinician reads it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from registry.bundle.cases import CaseInput, CategoryFact, Kind, NumberFact
@@ -11,7 +11,7 @@ from serving.protocol.parameters import Parameters, read_parameters
 from serving.protocol.schemas import Diagnosis
 from serving.releases.current_release import ServedRelease
 from serving.web.answer import SERIOUS, Looked, figures, given, helpful, promise, verdict
-from serving.web.outcome_page import OutcomeForm, form_of
+from serving.web.outcome_page import form_of
 from serving.web.rendering import plain, render
 
 ANY: Final = "image"
@@ -29,72 +29,33 @@ _FACTS: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True)
-class PictureField:
-    """A field for a file.
-
-    Attributes:
-        name: of the field.
-        text: what it is called.
-        needed: whether the form cannot be sent without it.
-    """
-
-    name: str
-    text: str
-    needed: bool = False
-
-
-@dataclass(frozen=True)
-class FactField:
-    """A field for a fact.
-
-    Attributes:
-        name: of the field.
-        text: what it is called, with its unit.
-        given: what was given before; empty for nothing.
-        choices: the values and what each is called; none for a number.
-        low, high: the bounds of a number.
-    """
-
-    name: str
-    text: str
-    given: str
-    choices: Sequence[tuple[str, str]] = ()
-    low: float = 0
-    high: float = 0
-
-
-def pictures(state: ServedRelease) -> list[PictureField]:
-    """The fields for pictures, of all models that are served."""
-    cases = _cases(state)
+def pictures(cases: Sequence[CaseInput | None]) -> list[dict[str, Any]]:
+    """The fields for pictures, of all models that are served: name, text, and whether it is needed."""
     kinds = dict.fromkeys(kind for case in cases if case for kind in case.kinds)
-    fields = [PictureField(*_PICTURES[kind]) for kind in kinds]
+    fields = [_PICTURES[kind] for kind in kinds]
     if not kinds:
-        return [PictureField(ANY, "A photograph of one lesion", needed=True)]
-    if any(case is None or not case.kinds for case in cases):
-        return [
-            PictureField(ANY, "A photograph of one lesion, of no kind in particular"),
-            *fields,
-        ]
-    return fields
+        fields = [(ANY, "A photograph of one lesion")]
+    elif any(case is None or not case.kinds for case in cases):
+        fields.insert(0, (ANY, "A photograph of one lesion, of no kind in particular"))
+    return [{"name": name, "text": text, "needed": not kinds} for name, text in fields]
 
 
-def facts(state: ServedRelease, given: Mapping[str, str]) -> list[FactField]:
-    """The fields for facts, of all models that are served.
+def facts(cases: Sequence[CaseInput | None], given: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The fields for facts, of all models that are served: name, text, value given before, and what may be.
 
     Args:
-        state: what is served.
+        cases: what each model takes.
         given: the facts that the form says again.
     """
-    known = {fact.name: fact for case in _cases(state) if case for fact in case.facts}
+    known = {fact.name: fact for case in cases if case for fact in case.facts}
     return [
-        FactField(
-            name,
-            _title(fact),
-            given.get(name, ""),
-            [] if fact.kind == "number" else [(value, plain(value)) for value in fact.values],
-            *((fact.low, fact.high) if fact.kind == "number" else ()),
-        )
+        {
+            "name": name,
+            "text": _title(fact),
+            "given": given.get(name, ""),
+            "choices": [] if fact.kind == "number" else [(value, plain(value)) for value in fact.values],
+            **({"low": fact.low, "high": fact.high} if fact.kind == "number" else {}),
+        }
         for name, fact in known.items()
     ]
 
@@ -104,13 +65,6 @@ def _title(fact: NumberFact | CategoryFact) -> str:
     if fact.kind == "number" and fact.unit:
         return f"{said} ({fact.unit})"
     return said
-
-
-def _cases(state: ServedRelease) -> list[CaseInput | None]:
-    """What each model takes; None for one of single pictures."""
-    return [
-        version.manifest.case for release in state.releases.values() for version in release.versions.values()
-    ]
 
 
 TONE: Final = "tone"
@@ -177,28 +131,26 @@ def picture_page(
         labels: of the version that answered, in its own order.
         looked: where the model looked in each picture.
     """
-    declared = f"{asked.skin_tone_scale} {asked.skin_tone}" if asked and asked.skin_tone else ""
+    cases = [one.manifest.case for release in state.releases.values() for one in release.versions.values()]
+    named = [(one.code, one.name, one.malignancy == "malignant") for one in labels]
+    # Where another picture is asked for, that one's answer is to be judged.
+    gives = diagnosis and gives_outcomes and diagnosis.decision != "retake"
     return render(
         "picture.html",
         here="picture",
-        pictures=pictures(state),
-        facts=facts(state, asked.facts if asked else {}),
+        pictures=pictures(cases),
+        facts=facts(cases, asked.facts if asked else {}),
         models=sorted(state.releases),
         keeps_answers=keeps_answers,
         gives_outcomes=gives_outcomes,
-        form=_outcome_form(diagnosis, labels) if diagnosis and gives_outcomes else None,
+        form=form_of(diagnosis.id, named) if diagnosis and gives else None,
         model=(asked.model if asked else None) or "",
         scales=tones(state),
-        declared=declared,
+        declared=f"{asked.skin_tone_scale} {asked.skin_tone}" if asked and asked.skin_tone else "",
         diagnosis=diagnosis,
         looked=looked,
         **(_answer(diagnosis) if diagnosis else {}),
     )
-
-
-def _outcome_form(diagnosis: Diagnosis, labels: Sequence[Label]) -> OutcomeForm | None:
-    """None where another picture is asked for: that one's answer is to be judged."""
-    return None if diagnosis.decision == "retake" else form_of(diagnosis.id, labels)
 
 
 def _answer(diagnosis: Diagnosis) -> dict[str, Any]:

@@ -15,13 +15,12 @@ from fhir.resources.R4B.bundle import Bundle
 from fhir.resources.R4B.operationoutcome import OperationOutcome
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import Field
 
 from registry.bundle.labels import Coding, Label, short
-from serving.fhir.bundle import UNCERTAIN, clean, components, fhir_bundle, properties
+from serving.fhir.bundle import UNCERTAIN, clean, components, fhir_bundle
 from serving.fhir.negotiation import prefers_fhir
 from serving.http.openapi import describe
-from serving.protocol.fields import Coded, Fact, Unit, example
+from serving.protocol.fields import Coded, example
 from serving.protocol.parameters import Parameters
 from serving.protocol.problems import NotAcceptable
 from serving.protocol.schemas import (
@@ -354,33 +353,26 @@ def test_a_malignancy_is_interpreted_by_the_working_point(decision, above, codes
 class Toy(Answer):
     """A part with a field of every type that has a component."""
 
-    sharp: Annotated[float | None, Field(description="a share"), Fact(fhir=Coded("sharp", "How sharp"))]
-    width: Annotated[
-        float, Field(description="a length"), Fact(unit=Unit("mm", "mm"), fhir=Coded("width", "How wide"))
-    ] = 2.5
-    count: Annotated[int, Field(description="a number"), Fact(fhir=Coded("count", "How many"))] = 7
-    clear: Annotated[bool, Field(description="a fact"), Fact(fhir=Coded("clear", "Whether clear"))] = False
-    kind: Annotated[str, Field(description="a word"), Fact(fhir=Coded("kind", "Which kind"))] = "plain"
-    secret: Annotated[str, Field(description="nothing for FHIR")] = "?"
+    share: Annotated[float, Coded("share", "Which share")] = 0.5
+    count: Annotated[int, Coded("count", "How many")] = 7
+    clear: Annotated[bool, Coded("clear", "Whether clear")] = False
+    kind: Annotated[str, Coded("kind", "Which kind")] = "plain"
+    left_out: Annotated[float | None, Coded("left-out", "Not known")] = None
+    secret: str = "?"
 
 
 def test_a_field_becomes_a_component_by_its_type():
-    said = {one["code"]["coding"][0]["code"]: one for one in components(Toy(sharp=None))}
-    assert list(said) == ["sharp", "width", "count", "clear", "kind"]
-    assert said["sharp"]["dataAbsentReason"]["coding"][0]["code"] == "unknown"
-    assert said["width"]["valueQuantity"] == {"value": 2.5, "unit": "mm", "system": UCUM, "code": "mm"}
+    said = {one["code"]["coding"][0]["code"]: one for one in components(Toy())}
+    assert list(said) == ["share", "count", "clear", "kind"]
+    assert said["share"]["valueQuantity"] == {
+        "value": 0.5,
+        "unit": "probability",
+        "system": UCUM,
+        "code": "1",
+    }
     assert (said["count"]["valueInteger"], said["clear"]["valueBoolean"]) == (7, False)
     assert said["kind"]["valueCodeableConcept"]["coding"] == [{"system": "urn:dermfed:kind", "code": "plain"}]
     assert said["count"]["code"]["text"] == "How many"
-    assert components(Toy(sharp=0.5))[0]["valueQuantity"] == {"value": 0.5}
-
-
-def test_a_field_becomes_a_property_by_its_type():
-    said = {one["type"]["text"]: one for one in properties(Toy(sharp=None))}
-    assert list(said) == ["How wide", "How many", "Whether clear", "Which kind"]
-    assert said["How many"]["valueQuantity"] == [{"value": 7}]
-    assert said["Whether clear"]["valueCode"] == [{"text": "no"}]
-    assert said["Which kind"]["valueCode"] == [{"text": "plain"}]
 
 
 def test_a_case_has_its_pictures_its_site_and_the_facts_that_were_sent():

@@ -140,21 +140,14 @@ def test_drift_is_reported_once_enough_pictures_have_come(
     assert [(float(x), float(y)) for x, y in drawn] == [pytest.approx(one, abs=0.051) for one in marks]
 
 
-def test_refusals_and_lost_records_are_counted_by_their_cause():
+def test_a_batch_is_counted_in_the_first_bin_that_holds_it_and_waiting_pictures_are_known():
     metrics = Metrics()
-    causes = ("busy", "deadline", "limited", "cancelled", "draining")
-    for cause in (*causes, "busy"):
-        getattr(metrics, cause)()
-    metrics.record_lost()
     metrics.waiting(4)
     assert metrics.requests_waiting
     metrics.waiting(0)
     assert not metrics.requests_waiting
-    metrics.batch(3)
+    metrics.batches.observe(3)
     totals = metrics.totals()
-    refused = {labels["why"]: value for labels, value in totals.named("dermfed_refused_total")}
-    assert refused == {**dict.fromkeys(causes, 1), "busy": 2}
-    assert list(totals.named("dermfed_records_lost_total")) == [({}, 1)]
     assert list(totals.named("dermfed_waiting")) == [({}, 0)]
     batches = {labels["le"]: value for labels, value in totals.named("dermfed_batch_size_bucket")}
     assert (batches["2.0"], batches["4.0"], batches["+Inf"]) == (0, 1, 1)
@@ -162,20 +155,19 @@ def test_refusals_and_lost_records_are_counted_by_their_cause():
 
 WORKER = """
 import sys
-import numpy as np
 from serving.metrics import Metrics
-from serving.monitoring.drift import DriftCounters, log_odds_values
+from serving.monitoring.drift import DriftCounters
 
 metrics, n = Metrics(), int(sys.argv[1])
 drift = DriftCounters(metrics)
 metrics.waiting(n)
-metrics.batch(n)
+metrics.batches.observe(n)
 metrics.request("GET", "/livez", 200, 0.1)
 for release in (n + 100, n):
     metrics.serving("production", {"skin-lesion": release}, ["nails"])
 for _ in range(n):
-    metrics.busy()
-    drift._confidence.labels("skin-lesion", "1", "all").observe(log_odds_values(np.array([0.5]))[0])
+    metrics.refused.labels("busy").inc()
+    drift._confidence.labels("skin-lesion", "1", "all").observe(0.25)
 print("ready", flush=True)
 sys.stdin.read()
 """

@@ -10,43 +10,63 @@ from collections import Counter
 from pathlib import Path
 
 import anyio
+import httpx
 import pytest
 
-from serving.access.admission import Admitted
+from serving.access.admission import Admission, Admitted
+from serving.decoding.decoders import Decoders
+from serving.http.app import build_app
 from serving.http.upload import Upload
 from serving.inference.batcher import _Picture
 from serving.inference.predictor import Decoded
+from serving.metrics import Metrics
 from serving.settings import ServeSettings
-from serving.state import ServiceState
+from serving.state import changed_cores, running
 
 SOURCES = list((Path(__file__).parents[2] / "serving").rglob("*.py"))
 KINDS = (Admitted, _Picture, Decoded, Upload, asyncio.Task, asyncio.TimerHandle, asyncio.Future)
 
 
-def test_where_the_registry_cannot_be_opened_no_part_goes_on():
-    service = ServiceState(ServeSettings(records=None))
+def test_where_the_registry_cannot_be_opened_no_part_goes_on(monkeypatch):
+    closed = []
+    monkeypatch.setattr(Decoders, "close", lambda self: closed.append(self))
+    metrics = Metrics()
 
     def no_registry():
         raise OSError("there is none")
 
     async def run():
-        async with service.start(no_registry):
+        settings = ServeSettings(records=None)
+        async with running(settings, metrics, Admission(1, 1.0, metrics), no_registry):
             raise AssertionError("it began")
 
     with pytest.raises(OSError, match="there is none"):
         anyio.run(run)
-    assert service.decoders._closed
+    assert len(closed) == 1
 
 
 @pytest.mark.parametrize(
     ("settings", "reported"), [({}, True), ({"threads": 2}, False)], ids=["by default", "set"]
 )
 def test_a_quota_that_changes_while_the_service_runs_is_reported(monkeypatch, settings, reported):
-    monkeypatch.setattr("serving.state.cores", lambda: 4)
-    service = ServiceState(ServeSettings(records=None, **settings))
-    assert service._changed_cores() == []
     monkeypatch.setattr("serving.state.cores", lambda: 2)
-    assert len(service._changed_cores()) == reported
+    assert changed_cores(ServeSettings(records=None, **settings), 2) == []
+    assert len(changed_cores(ServeSettings(records=None, **settings), 4)) == reported
+
+
+@pytest.mark.anyio
+async def test_before_and_after_it_runs_nothing_is_served_and_it_is_alive(places, registry):
+    app = build_app(ServeSettings(records=None), places.open)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+
+        async def ask():
+            alive, ready = await client.get("/livez"), await client.get("/readyz")
+            return alive.status_code, ready.status_code, "starting or ending" in ready.text
+
+        assert await ask() == (200, 503, True)
+        async with app.router.lifespan_context(app):
+            assert await ask() == (200, 503, False)
+        assert await ask() == (200, 503, True)
 
 
 def alive():

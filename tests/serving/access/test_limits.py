@@ -154,6 +154,9 @@ def test_a_key_is_refused_until_the_time_that_it_is_given(serve, keyed, problem,
         assert ask(service, keyed, 1) == [429]
         clock[0] += 1
         assert ask(service, keyed, 2) == [200, 429]
+        clock[0] += MINUTE
+        counted = service.client.get("/metrics", headers=bearer(keyed)).text
+        assert 'dermfed_refused_total{why="limited"} 3.0' in counted
 
 
 def test_a_keys_own_rate_counts_before_the_services(serve, registry, keyed, clock, ask):

@@ -4,6 +4,7 @@ import contextlib
 import json
 import mmap
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -20,6 +21,8 @@ from serving.decoding.messages import LONGEST_PACKET, PIXELS, QUESTION, Pixels, 
 from serving.decoding.template import Decoder, DecoderEnded, Template
 from serving.protocol.problems import NoDecoder, PictureTooCostly
 from tests.serving.decoding.conftest import MEGABYTE, RULE, SOUND, sound
+from tests.serving.hostile.archived import archived
+from tests.serving.hostile.corpus import corpus
 
 ROOT = Path(__file__).parents[3]
 LITTLE = {"decode_memory": 132 * MEGABYTE}
@@ -175,6 +178,31 @@ def test_they_end_with_the_service_however_it_ends():
         service.kill()
     _, left = psutil.wait_procs(below, 60)
     assert not left
+
+
+IMPORTS = """
+import pickle, sys
+from serving.decoding import worker
+from registry.bundle.pictures.rule import PictureRule
+rule = PictureRule(size=16).model_dump_json().encode()
+contents = pickle.load(sys.stdin.buffer)
+worker._warm_up()
+before = set(sys.modules)
+for content in contents:
+    shared = worker.np.zeros(worker.PIXELS, worker.np.uint8)
+    shared[: len(content)] = worker.np.frombuffer(content, worker.np.uint8)
+    worker.decode(worker.QUESTION.pack(len(content), 0) + rule, shared)
+print(sorted(set(sys.modules) - before))
+"""
+
+
+def test_a_worker_that_can_open_no_file_has_nothing_left_to_import():
+    contents = [*(one.content for one in corpus()[::20]), *archived()]
+    command, environment = [sys.executable, "-c", IMPORTS], {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, input=pickle.dumps(contents), capture_output=True, env=environment, check=True
+    )
+    assert done.stdout.decode().strip() == "[]"
 
 
 # What a worker says that has been taken over

@@ -2,7 +2,6 @@
 
 import bisect
 import math
-import time
 from datetime import UTC, datetime
 from functools import reduce
 from operator import add
@@ -16,6 +15,7 @@ from scipy.stats import chi2
 
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.score_bins import LOGIT_BINS
+from registry.bundle.errors import GraphError
 from registry.bundle.evaluation import ReferenceHistograms, SubgroupHistograms
 from registry.bundle.manifest import OutOfDistribution
 from registry.bundle.model import DISTANCE_BINS, Gaussians, distance_bin, upper_edge
@@ -28,8 +28,6 @@ from serving.monitoring.drift import (
     FEWEST,
     LOG_ODDS_EDGES,
     SHIFTED,
-    TOGETHER,
-    BackgroundDriftCounter,
     DriftCounters,
     Merged,
     coarse_distances,
@@ -37,11 +35,11 @@ from serving.monitoring.drift import (
     compare,
     counts_of,
     decisions,
-    distance_values,
+    distance_value,
     drift_metrics,
     drift_table,
     expected,
-    log_odds_values,
+    log_odds_value,
 )
 from serving.releases.loading import LoadedRelease
 from tests.thresholds import concluding
@@ -90,10 +88,6 @@ def familiar():
     return OutOfDistribution.of(gaussians, ["MEL"], trained_on=500, rate=0.05, n=400, threshold_bin=place)
 
 
-def distance_value(place, threshold):
-    return distance_values(np.array([place]), threshold)[0]
-
-
 def kept(value, edges):
     """The bin that Prometheus counts a value in: the first whose end is not below it."""
     return bisect.bisect_left(edges, value)
@@ -104,7 +98,7 @@ def test_a_score_is_counted_where_its_bin_goes():
     for place, middle in enumerate(LOGIT_BINS.middles):
         one = np.zeros(len(LOGIT_BINS), dtype=int)
         one[place] = 7
-        counted = kept(log_odds_values(np.array([middle]))[0], edges)
+        counted = kept(log_odds_value(middle), edges)
         assert coarse_scores(one).tolist() == [7 * (k == counted) for k in range(len(edges))]
 
 
@@ -216,7 +210,8 @@ def counted(metrics):
     drift = DriftCounters(metrics)
 
     def count(loaded, subgroup, rows, embedding=NEAR):
-        drift.count(loaded, subgroup, rows, np.broadcast_to(embedding, (len(rows), 3)))
+        for row, place in zip(rows, np.broadcast_to(embedding, (len(rows), 3)), strict=True):
+            drift.count(loaded, subgroup, row, place)
 
     return count
 
@@ -318,21 +313,13 @@ def test_prometheus_gets_what_there_are_enough_pictures_for(metrics, counted, lo
     assert found["dermfed_drift_pictures", *place] == 100
 
 
-def test_pictures_of_several_versions_and_subgroups_are_kept_apart(metrics, load, bundle, dark):
+def test_pictures_of_several_versions_and_subgroups_are_kept_apart(metrics, counted, load, bundle, dark):
     release = load(bundle(), bundle(dark))
-    counting = BackgroundDriftCounter(DriftCounters(metrics))
-    rows = shares(0, 3 * TOGETHER)
-    for place, row in enumerate(rows):
-        version = release.versions["dark" if place % 3 == 0 else "global"]
-        counting.put(version, "light" if place % 3 == 1 else "dark", row, NEAR)
-    deadline = time.monotonic() + 60
-    while sum(map(total, counts_of(metrics.totals(), "confidence").values())) < len(rows):
-        assert time.monotonic() < deadline, "it never came to be counted"
-        time.sleep(0.01)
-    counting.close()
+    for version, group in (("global", "dark"), ("global", "light"), ("dark", "dark")):
+        counted(release.versions[version], group, shares(0, 7))
     found = {place: total(counts) for place, counts in counts_of(metrics.totals(), "confidence").items()}
     assert found == {
-        ("skin-lesion", number, group): TOGETHER for number, group in ((1, "dark"), (1, "light"), (2, "dark"))
+        ("skin-lesion", number, group): 7 for number, group in ((1, "dark"), (1, "light"), (2, "dark"))
     }
 
 
@@ -372,23 +359,13 @@ def total(counts):
 @pytest.mark.parametrize(
     "odd", [(np.ones(2), NEAR), (np.array([0.2, 0.3, 0.5]), np.ones(7)), (np.full(3, np.nan), NEAR[:2])]
 )
-def test_one_picture_that_cannot_be_counted_loses_no_other(load, bundle, familiar, caplog, odd):
-    """And those of its batch are counted once, though they are tried together first."""
-    release = load(bundle(out_of_distribution=familiar))
-    loaded, rows = release.versions["global"], shares(0, 20)
-    counting = BackgroundDriftCounter(DriftCounters(metrics := Metrics()))
-    for place, row in enumerate(rows):
-        counting.put(loaded, "dark", row, NEAR)
-        if place == 9:
-            counting.put(loaded, "dark", *odd)
-    counting.put(loaded, "light", rows[0], NEAR)
-    counting.close()
-    for measure in ("confidence", "malignancy", "unfamiliarity"):
-        found = counts_of(metrics.totals(), measure)
-        assert {place[-1]: total(counts) for place, counts in found.items()} == {"dark": 20, "light": 1}
-    classes = counts_of(metrics.totals(), "classes")["skin-lesion", 1, "dark"]
-    assert total(classes) == pytest.approx(20)
-    assert "could not be counted for drift: 1" in caplog.text
+def test_a_picture_that_cannot_be_counted_is_counted_nowhere(load, bundle, familiar, odd):
+    loaded = load(bundle(out_of_distribution=familiar)).versions["global"]
+    drift = DriftCounters(metrics := Metrics())
+    with pytest.raises((ValueError, IndexError, GraphError)):
+        drift.count(loaded, "dark", *odd)
+    for measure in ("confidence", "malignancy", "unfamiliarity", "classes"):
+        assert counts_of(metrics.totals(), measure) == {}
 
 
 COMPARISONS = 60

@@ -1,19 +1,8 @@
-from typing import Annotated
-
 import pytest
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import ValidationError
 
-from serving.protocol.fields import example, facts
+from serving.protocol.fields import example
 from serving.protocol.schemas import Conclusion, Diagnosis, MalignancyRisk, Quality
-
-
-def test_a_field_without_a_description_is_named():
-    class Mute(BaseModel):
-        told: Annotated[int, Field(description="a number", examples=[1])]
-        silent: int
-
-    with pytest.raises(TypeError, match=r"Mute\.silent"):
-        facts(Mute)
 
 
 def test_an_example_is_that_of_its_fields_except_for_what_is_given():

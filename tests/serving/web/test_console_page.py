@@ -73,6 +73,8 @@ def test_a_subgroup_may_be_left_without_a_version(olga, console):
     page = console(choose=["without:dark"])
     assert "release 1 → versions 1" in page.text
     assert {"value": "without:dark", "selected": None} in page.all("option")
+    assert not [one for one in page.all("option") if one.get("value") == "without:global"]
+    assert page.words.index("global") < page.words.index("dark")
 
 
 def test_what_runs_already_has_no_command(olga, console):

@@ -10,7 +10,7 @@ from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import ScoreHistograms
 from registry.errors import DatabaseError
 from registry.registry import Registry
-from serving.web.operator_page import LEAST, attention, reliability
+from serving.web.operator_page import LEAST, Seen, attention, reliability
 from tests.serving.web.test_pages import HTML, Texts
 
 SERVED = SimpleNamespace(
@@ -22,7 +22,8 @@ OVERRIDDEN = {"skin-lesion": [SimpleNamespace(release=7, overridden=True)]}
 
 
 def look(state=SERVED, troubles=(), history=None, forged=None, drift=()):
-    return attention(state, troubles, history or {}, forged or {}, drift)
+    told = {"history": history or {}, "forged": forged or {}, "drift": drift}
+    return attention(Seen(state, {}, troubles=troubles, decisions={}, shadow=(), **told))
 
 
 def test_health_comes_before_all_else():
@@ -46,6 +47,11 @@ def test_a_service_without_a_model_is_wrong_and_says_what_to_do(state, text, tod
     (matter,) = look(state).matters
     assert (matter.text, matter.wrong) == (text, True)
     assert todo in matter.todo
+
+
+def test_a_model_that_answers_again_is_not_said_to_be_stopped():
+    back = SimpleNamespace(releases=SERVED.releases, silenced=STOPPED.silenced)
+    assert look(back).matters == ()
 
 
 def test_a_forged_event_is_wrong():

@@ -104,6 +104,11 @@ def test_an_outcome_is_corrected_and_taken_back_on_the_page(kept, picture):
     assert page.text.count("It does not stand any more.") == 2
 
 
+def test_where_another_picture_is_asked_for_no_outcome_is(kept, picture):
+    files = {"image": ("lesion.png", picture("PNG", size=(4, 4)), "image/png")}
+    assert "outcome-form" not in kept.client.post("/", files=files, headers=HTML).text
+
+
 def test_an_older_page_overwrites_nothing(kept, picture):
     _, id_ = ask(kept, picture)
     empty = look(kept, id_).text
@@ -112,6 +117,9 @@ def test_an_older_page_overwrites_nothing(kept, picture):
     late = give(kept, id_, filled(empty, "NV", "dermatologist"))
     assert late.status_code == 409
     assert "Another outcome is known" in Texts(late.text).words
+    again = last_form(late.text).all("input")
+    assert [one["value"] for one in again if "checked" in one] == ["NV"]
+    assert [one["max"] for one in again if "max" in one] == [str(TODAY + timedelta(days=1))]
     assert give(kept, id_, filled(seen, "AK", "dermatologist")).status_code == 303
     # The page of the refusal shows what is known now, so that it can be corrected.
     again = give(kept, id_, filled(seen, "NV", "dermatologist"))
