@@ -135,7 +135,7 @@ def _known_columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _metric_table(
-    key: str, caption: str, head: str, rows: Mapping[str, Mapping[str, Any] | None], note: str = ""
+    caption: str, head: str, rows: Mapping[str, Mapping[str, Any] | None], note: str = ""
 ) -> Table:
     """One row for each name, one column for each metric that any has; of a row of None all is too small."""
     names = _known_columns(row for row in rows.values() if row is not None)
@@ -144,7 +144,7 @@ def _metric_table(
         Row.of(name, *too_few if row is None else (_tested_on(row), *(cell(row, each) for each in names)))
         for name, row in rows.items()
     )
-    return Table(key, caption, (head, "Test pictures", *map(metric_title, names)), tuple(drawn), note)
+    return Table.of(caption, (head, "Test pictures", *map(metric_title, names)), drawn, note)
 
 
 def by_subgroup(card: Card, only: Collection[str] = ()) -> Table:
@@ -158,7 +158,7 @@ def by_subgroup(card: Card, only: Collection[str] = ()) -> Table:
         shown = (*only, *COUNTS, "intervals")
         rows = {name: {each: row[each] for each in shown if each in row} for name, row in rows.items()}
     note = "In brackets: 95 % intervals. ECE, MCE and AURC are errors: lower is better."
-    return _metric_table("subgroups", "Test figures by skin tone", "Skin tones", rows, note)
+    return _metric_table("Test figures by skin tone", "Skin tones", rows, note)
 
 
 def by_kind(card: Card) -> Table:
@@ -174,7 +174,7 @@ def by_kind(card: Card) -> Table:
         *(text[0].upper() + text[1:] for text in OF_A_KIND.values()),
         "Test pictures",
     )
-    return Table("kinds", "Malignant test pictures by kind", header, rows)
+    return Table.of("Malignant test pictures by kind", header, rows)
 
 
 def _kind_cells(
@@ -196,7 +196,7 @@ def _kind_cells(
 def _by_class(card: Card) -> Table:
     names = {label["code"]: f"{label['name']} ({label['code']})" for label in card["labels"]}
     rows = {names.get(code, code): row for code, row in card["by_class"].items()}
-    return _metric_table("diseases", "Test figures by disease", "Disease", rows)
+    return _metric_table("Test figures by disease", "Disease", rows)
 
 
 def _tones(card: Card) -> Table:
@@ -209,7 +209,7 @@ def _tones(card: Card) -> Table:
         "Of a tone with too few patients, or none, nothing is promised: the model for everybody answers. The "
         "numbers are lower bounds, since a hospital with few patients of a tone discloses nothing of them."
     )
-    return Table("tones", "Patients by skin tone", header, tuple(rows), note)
+    return Table.of("Patients by skin tone", header, tuple(rows), note)
 
 
 def _fairness(card: Card) -> Table:
@@ -218,7 +218,7 @@ def _fairness(card: Card) -> Table:
     rows = tuple(
         Row.of(metric_title(name), cell(found, name), note=_MEANINGS.get(name, "")) for name in names
     )
-    return Table("fairness", "Fairness over skin tones", ("Figure", "Value"), rows)
+    return Table.of("Fairness over skin tones", ("Figure", "Value"), rows)
 
 
 def _differences(card: Card) -> Table:
@@ -234,14 +234,14 @@ def _differences(card: Card) -> Table:
     )
     header = ("Subgroups", "Figure", "Difference", "p", "p adjusted")
     note = "p adjusted: for the number of pairs that were compared."
-    return Table("differences", "Differences between skin tones", header, rows, note)
+    return Table.of("Differences between skin tones", header, rows, note)
 
 
 def _intersections(card: Card) -> Iterator[Table]:
     """One table for each further column: skin tones within its values."""
-    for place, (column, values) in enumerate((card["intersections"] or {}).items()):
+    for column, values in (card["intersections"] or {}).items():
         rows = {f"{value}, {name}": row for value, each in values.items() for name, row in each.items()}
-        yield _metric_table(f"within-{place}", f"Skin tones within {column}", column, rows)
+        yield _metric_table(f"Skin tones within {column}", column, rows)
 
 
 # Facts.
@@ -297,7 +297,7 @@ def _patterns(card: Card) -> Table:
         for one in card.get("patterns", ())
     )
     note = "For anything else nothing is promised. Context is all facts, some context some of them."
-    return Table("patterns", "What is given, and how sure the model then is", header, rows, note)
+    return Table.of("What is given, and how sure the model then is", header, rows, note)
 
 
 def _data(card: Card) -> Facts:
@@ -319,7 +319,7 @@ def _data(card: Card) -> Facts:
 
 def _clients(card: Card) -> Table:
     rows = tuple(Row.of(name, text) for name, text in card["data"]["clients"].items())
-    return Table("clients", "Data trained on", ("Client", "Fingerprint"), rows)
+    return Table.of("Data trained on", ("Client", "Fingerprint"), rows)
 
 
 def _lineage(card: Card, figures: str) -> Facts:
@@ -396,7 +396,7 @@ def _labels(card: Card) -> Table:
         )
         rows.append(Row.of(label["name"], label["code"], label["malignancy"], ", ".join(codes) or "none"))
     header = ("Disease", "Code", "Malignancy", "Codes elsewhere")
-    return Table("labels", "What it answers with", header, tuple(rows))
+    return Table.of("What it answers with", header, tuple(rows))
 
 
 # A version, and a release.
@@ -512,8 +512,7 @@ def key_figures(versions: Sequence[Card]) -> Table | None:
     names = [name for name in known if name != "auroc" or "malignancy_auroc" not in known]
     if not names:
         return None
-    return Table(
-        "key",
+    return Table.of(
         "How well it answers, by skin tone",
         ("Skin tone", *map(metric_title, names), "Test pictures"),
         tuple(one for subgroup, version, row in rows for one in _key_rows(subgroup, version, row, names)),

@@ -8,7 +8,7 @@ import pytest
 
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
-from personalization.report.data import CalibratedModel, CensusCell, FineTuning, ReportData, Round, StageFacts
+from personalization.report.data import CalibratedModel, FineTuning, ReportData, Round, StageFacts
 from personalization.report.page import render_report
 from personalization.selection.select import SelectionConfig, select
 from registry.bundle.counts.counting import count
@@ -20,6 +20,21 @@ LABELS = (
     Label(code="MEL", name="Melanoma", malignancy="malignant"),
     Label(code="NV", name="Nevus", malignancy="benign"),
 )
+
+
+def texts(row):
+    """The texts of a row's cells."""
+    return [cell.text for cell in row.cells]
+
+
+def lines(table):
+    """The texts of the cells by the heads of the rows."""
+    return {row.head: texts(row) for row in table.rows}
+
+
+def columns(table, row=0):
+    """The texts of a row by the heads of the columns."""
+    return dict(zip(table.header[1:], texts(table.rows[row]), strict=True))
 
 
 class Outline(HTMLParser):
@@ -177,7 +192,7 @@ def everything(block, line):
             StageFacts("calibrate", "calibrate", {"models": {"global": {"novelty": detector}}}),
         ],
         census=[
-            CensusCell(client, name, code, split, 100)
+            {"client": client, "subgroup": name, "label": code, "split": split, "n": 100}
             for client in clinics
             for name in first
             for code in ("MEL", "NV")

@@ -2,40 +2,19 @@
 
 import pytest
 
-from personalization.report.calibration import calibration_error_table, ood_table
-from personalization.report.cases import left_out_tables, pattern_tables
-from personalization.report.page import render_report
-from personalization.report.peers import peer_maps, similarity_maps
-from personalization.report.run_tables import client_tables, communication_tables, probe_tables
-from personalization.report.subgroups import (
-    class_tables_over_clients,
-    differences_table,
-    intersection_tables,
-    unseen_tables,
-)
+from personalization.report.page import PARTS, render_report
 
 
 @pytest.mark.parametrize(
-    "tables",
+    "part",
     [
-        calibration_error_table,
-        class_tables_over_clients,
-        client_tables,
-        communication_tables,
-        differences_table,
-        intersection_tables,
-        left_out_tables,
-        ood_table,
-        pattern_tables,
-        peer_maps,
-        probe_tables,
-        similarity_maps,
-        unseen_tables,
+        *("at_clients", "between_clients", "calibration_errors", "classes_over_clients", "communication"),
+        *("differences", "intersections", "left_out", "ood", "patterns", "personal", "probes", "unseen"),
     ],
 )
-def test_there_is_no_table_of_nothing(tables, report):
-    assert not tables(report())
-    assert not tables(report("export", {"bundles": 1}))
+def test_there_is_no_table_of_nothing(part, report):
+    assert not PARTS[part](report())
+    assert not PARTS[part](report("export", {"bundles": 1}))
 
 
 def test_the_page_of_a_plain_run_has_no_section_without_a_table(report, line):

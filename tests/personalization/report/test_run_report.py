@@ -51,8 +51,8 @@ def test_rounds_counts_and_census_are_those_of_the_run(finish, hospitals):
     assert list(data.counts) == ["federate", "personalize"]
     for key, name in (("0-federate", "federate"), ("1-personalize", "personalize")):
         assert data.counts[name] == result.stages[key].outcome.test
-    assert {cell.client for cell in data.census} == {"north", "south"}
-    assert sum(cell.n for cell in data.census) == sum(len(part) for part in hospitals.held.values())
+    assert {row["client"] for row in data.census} == {"north", "south"}
+    assert sum(row["n"] for row in data.census) == sum(len(part) for part in hospitals.held.values())
     assert data.calibration == ()
 
 
@@ -150,7 +150,7 @@ def test_a_working_point_that_was_asked_for_and_is_not_there_is_noted(make_job, 
     }
     models = {"global": {"working_point": point}, "dark": {"working_point": None}}
     done = SimpleNamespace(outcome=SimpleNamespace(facts={"models": models}))
-    found = no_working_point(SimpleNamespace(job=job, stages={"2-calibrate": done}))
+    found = list(no_working_point(SimpleNamespace(job=job, stages={"2-calibrate": done})))
     assert len(found) == notes
     assert all(note.startswith("No working point for dark, though") for note in found)
 
