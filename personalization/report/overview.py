@@ -27,7 +27,7 @@ from personalization.report.measures import (
     whole,
     with_interval,
 )
-from personalization.report.subgroups import by_kind, changed, kinds_table, patient_table
+from personalization.report.subgroups import by_kind, changed
 from registry.bundle.labels import UNDECLARED
 from registry.bundle.metrics.classification import FEWEST_FOR_AUPRC
 from registry.bundle.metrics.intervals import Limits
@@ -60,57 +60,21 @@ class Card:
     alert: bool = False
 
 
-@dataclass(frozen=True)
-class Overview:
-    """The content of the page's head.
+def served_worst(run: ReportData) -> tuple[str, str | None]:
+    """By which figure and which subgroup is served worst; None where fewer than two can be compared.
 
-    Attributes:
-        findings: what went wrong, in sentences.
-        verdict: who is served worst.
-        cards: the subgroups, the worst served first, then all pictures and how many are answered.
-        patient: what counts for a patient, after each stage that changed an answer.
-        kinds: the same by kind of malignancy, after the last stage; empty where there is one kind.
-        unchanged: the stages that changed none, in a sentence; empty where all did.
-        stages: accuracy and its spread after each stage.
+    Malignant sensitivity where two subgroups have it, or else balanced accuracy; the first of equals.
     """
-
-    findings: tuple[str, ...]
-    verdict: str
-    cards: tuple[Card, ...]
-    patient: Table
-    kinds: Table
-    unchanged: str
-    stages: Table
-
-
-def overview(run: ReportData) -> Overview:
-    """The overview of the last stage's models."""
-    told_of = changed(run.counts)
-    unchanged = [stage for stage in run.counts if stage not in told_of]
     groups = compared(run.figures)
-    key = judged_by(groups)
-    # The first of those whose malignant lesions are found least often; fewer than two are not compared.
-    values = {name: row[key] for name, row in groups.items() if row[key] is not None}
-    worst = min(values, key=values.__getitem__) if len(groups) > 1 else None
-    order = [] if worst is None else [worst, *(name for name in groups if name != worst)]
-    return Overview(
-        findings=tuple(one["text"] for one in run.summary.get("findings", ())),
-        verdict=_verdict(run, key, worst),
-        cards=(*(_card(run, name, alert=name == worst) for name in (*order, ALL)), *_answered(run)),
-        patient=patient_table(run),
-        kinds=kinds_table(run),
-        unchanged=f"No answer was changed by {listed(unchanged)}." if unchanged else "",
-        stages=_stages(run, told_of),
-    )
-
-
-def judged_by(groups: dict[str, Figures]) -> str:
-    """The figure that says who is served worst: malignant sensitivity where two subgroups have it."""
     tested = [row for row in groups.values() if row["malignant_sensitivity"] is not None]
-    return "malignant_sensitivity" if len(tested) > 1 else "balanced_accuracy"
+    key = "malignant_sensitivity" if len(tested) > 1 else "balanced_accuracy"
+    values = {name: row[key] for name, row in groups.items() if row[key] is not None}
+    return key, min(values, key=values.__getitem__) if len(groups) > 1 else None
 
 
-def _verdict(run: ReportData, key: str, worst: str | None) -> str:
+def verdict(run: ReportData) -> str:
+    """Who is served worst, and whether that may be chance."""
+    key, worst = served_worst(run)
     if worst is None:
         return "Fewer than two subgroups have test pictures, so this run says nothing about fairness."
     others = [name for name in compared(run.figures) if name != worst]
@@ -129,8 +93,16 @@ def _verdict(run: ReportData, key: str, worst: str | None) -> str:
 
 
 def _limits(found: Told) -> Limits:
-    ends = found.interval or (np.nan, np.nan)
-    return Limits(*(np.array(np.nan if each is None else each) for each in (found.value, *ends)))
+    assert found.interval is not None, "a figure of pictures"
+    return Limits(*(np.array(each, np.float64) for each in (found.value, *found.interval)))
+
+
+def cards(run: ReportData) -> list[Card]:
+    """The subgroups, the worst served first, then all pictures and how many are answered."""
+    _, worst = served_worst(run)
+    others = [] if worst is None else [name for name in compared(run.figures) if name != worst]
+    names = [ALL] if worst is None else [worst, *others, ALL]
+    return [*(_card(run, name, alert=name == worst) for name in names), *_answered(run)]
 
 
 def _card(run: ReportData, name: str, *, alert: bool = False) -> Card:
@@ -182,9 +154,16 @@ def _answered(run: ReportData) -> Iterator[Card]:
     yield Card("Answered", found.text, found.note, detail, beside=texts)
 
 
-def _stages(run: ReportData, shown: list[str]) -> Table:
+def unchanged(run: ReportData) -> str:
+    """The stages that changed no answer, in a sentence; empty where all did."""
+    stages = [stage for stage in run.counts if stage not in changed(run.counts)]
+    return f"No answer was changed by {listed(stages)}." if stages else ""
+
+
+def spread_table(run: ReportData) -> Table:
+    """Accuracy and its spread after each stage that changed an answer."""
     rows = []
-    for stage in shown:
+    for stage in changed(run.counts):
         figures = run.tested[stage]
         groups = compared(figures)
         fairness: Figures = {}

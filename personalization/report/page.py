@@ -16,7 +16,12 @@ from training.errors import DataError
 
 PARTS: Final[Mapping[str, Callable[[ReportData], Any]]] = {
     "facts": run_tables.facts,
-    "overview": overview.overview,
+    "verdict": overview.verdict,
+    "cards": overview.cards,
+    "patient": subgroups.patient_table,
+    "kinds": subgroups.kinds_table,
+    "unchanged": overview.unchanged,
+    "spread": overview.spread_table,
     "release": calibration.release,
     "bars": figures.first_bars,
     "more_bars": figures.more_bars,

@@ -10,9 +10,10 @@ from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
 from personalization.report.data import CalibratedModel, FineTuning, ReportData, Round, StageFacts
 from personalization.report.measures import duration, interval, number, size, with_interval
-from personalization.report.overview import limits, overview
+from personalization.report.overview import cards, limits, spread_table, unchanged, verdict
 from personalization.report.page import render_report
 from personalization.report.run_tables import census_tables
+from personalization.report.subgroups import kinds_table, patient_table
 from personalization.selection.select import SelectionConfig, select
 from registry.bundle.counts.counting import count
 from registry.bundle.counts.counts import Concluded, Thresholds
@@ -214,8 +215,7 @@ def test_a_run_without_clients_peers_or_bytes_has_none_of_their_parts():
 
 
 def test_the_subgroup_whose_malignant_lesions_are_missed_comes_first():
-    view = overview(small())
-    worst, light, everything = view.cards
+    worst, light, everything = cards(small())
 
     assert (worst.subject, worst.value, worst.alert) == ("dark", "70.0\u202f%", True)  # 7 of 10
     assert (light.subject, light.value, light.alert) == ("light", "92.0\u202f%", False)  # 23 of 25
@@ -224,38 +224,39 @@ def test_the_subgroup_whose_malignant_lesions_are_missed_comes_first():
     assert worst.detail == "20 pictures: 10 malignant, 10 other"
     assert [name for name, _ in worst.beside] == ["Specificity", "AUROC", "Balanced accuracy"]
     assert dict(light.beside)["Specificity"].startswith("88.0\u202f% (")  # 22 of 25
-    assert view.verdict.startswith(
+    said = verdict(small())
+    assert said.startswith(
         "After the federate stage, dark is served worst: malignant sensitivity is 70.0\u202f% "
         "(34.8 to 93.3), 22.0\u202fpts ("
     )
-    assert "below that of light." in view.verdict
+    assert "below that of light." in said
 
 
 def test_the_worst_served_is_the_one_of_lowest_sensitivity_and_not_of_lowest_accuracy(block):
     counts = {"federate": {"light": block(9, 1, 20, 70), "dark": block(3, 7, 89, 1)}}
-    worst = overview(small(counts=counts)).cards[0]
+    worst = cards(small(counts=counts))[0]
     assert (worst.subject, worst.value) == ("dark", "30.0\u202f%")
 
 
 def test_where_nothing_is_malignant_balanced_accuracy_leads():
     benign = tuple(label.model_copy(update={"malignancy": "benign"}) for label in LABELS)
-    view = overview(small(labels=benign))
-    worst = view.cards[0]
+    data = small(labels=benign)
+    worst = cards(data)[0]
     assert (worst.subject, worst.title, worst.value) == ("dark", "Balanced accuracy", "70.0\u202f%")
     assert worst.detail == "20 pictures"
-    assert "served worst: balanced accuracy is" in view.verdict
+    assert "served worst: balanced accuracy is" in verdict(data)
 
 
 def test_a_subgroup_without_malignant_pictures_says_so_in_words(block):
     blocks = {"light": block(9, 1, 9, 1), "medium": block(8, 2, 9, 1), "dark": block(0, 0, 9, 1)}
-    view = overview(small(counts={"federate": blocks}))
-    dark = next(card for card in view.cards if card.subject == "dark")
+    data = small(counts={"federate": blocks})
+    dark = next(card for card in cards(data) if card.subject == "dark")
     assert (dark.value, dark.interval) == ("no malignant pictures", "")
     assert dict(dark.beside)["AUROC"] == "no malignant pictures"
     assert dict(dark.beside)["Specificity"].startswith("90.0\u202f% (")
     assert dark.detail == "10 pictures: 0 malignant, 10 other"
-    assert view.cards[0].subject == "medium"
-    row = next(row for row in view.patient.rows if row.head == "dark: federate")
+    assert cards(data)[0].subject == "medium"
+    row = next(row for row in patient_table(data).rows if row.head == "dark: federate")
     assert [row.cells[at].text for at in (0, 2)] == ["no malignant pictures"] * 2
 
 
@@ -269,16 +270,14 @@ def test_a_stage_that_lost_sensitivity_stands_in_red_above_everything(block):
     data = small(
         counts=blocks, summary={"job": "small", "findings": [asdict(one) for one in findings(judged)]}
     )
-    view = overview(data)
-
-    assert any(text.startswith("dark: personalize lowered malignant sensitivity") for text in view.findings)
-    rows = {row.head: row for row in view.patient.rows}
+    rows = {row.head: row for row in patient_table(data).rows}
     assert [cell.bad for cell in rows["dark: personalize"].cells] == [True, False, False, False, False]
     assert not any(cell.bad for name in ("dark: federate", "light: personalize") for cell in rows[name].cells)
     assert rows["dark: personalize"].cells[0].text == "33.3\u202f%"
     html = render_report(data)
     assert html.index("What went wrong") < html.index('class="verdict"') < html.index('class="cards"')
     assert html.count('<td class="bad">33.3') == 1
+    assert "dark: personalize lowered malignant sensitivity" in html
 
 
 def test_the_cards_tell_the_working_point_where_there_is_one():
@@ -289,11 +288,11 @@ def test_the_cards_tell_the_working_point_where_there_is_one():
         of = Thresholds(0, int(score_bin(np.array(at))))
         of_each = {"malignant": malignant_classes(LABELS), "kinds": kind_of_each(LABELS)}
         dark = count(probabilities, labels, thresholds=of, **of_each)
-        beside = dict(overview(small(counts={"federate": {"dark": dark, "light": dark}})).cards[0].beside)
+        beside = dict(cards(small(counts={"federate": {"dark": dark, "light": dark}}))[0].beside)
         assert beside["Sensitivity at the working point"].startswith(f"{sensitivity}\u202f% (")
         assert beside["Specificity at the working point"].startswith(f"{specificity}\u202f% (")
         assert not any(name.startswith("Sensitivity, ") for name in beside), "there is one kind"
-    without = overview(small()).cards[0].beside
+    without = cards(small())[0].beside
     assert not any("working point" in name for name, _ in without)
 
 
@@ -311,28 +310,27 @@ def test_sensitivity_is_shown_by_kind_of_malignancy():
 
     blocks = {"dark": of(4, 6, 9, 1, 10), "light": of(0, 0, 9, 1, 10)}
     data = small(labels=labels, counts={"federate": blocks})
-    view = overview(data)
-    beside = dict(next(card for card in view.cards if card.subject == "dark").beside)
+    beside = dict(next(card for card in cards(data) if card.subject == "dark").beside)
     assert beside["Sensitivity, Melanoma"].startswith("40.0\u202f% (12.2 to 73.8) of 10")
-    rows = {row.head: [cell.text for cell in row.cells] for row in view.kinds.rows}
+    rows = {row.head: [cell.text for cell in row.cells] for row in kinds_table(data).rows}
     assert rows["dark: Melanoma"][:2] == ["10", "40.0\u202f%"]
     assert rows["light: Melanoma"][0] == "too few to tell"
     assert rows["all pictures: Basal"][:2] == ["20", "90.0\u202f%"]
-    assert view.kinds.caption in render_report(data)
-    assert not overview(small()).kinds
+    assert kinds_table(data).caption in render_report(data)
+    assert not kinds_table(small())
 
 
 def test_a_stage_that_changed_no_answer_has_no_row_and_is_named():
     one, other = {"light": half(45, 5), "dark": half(14, 6)}, {"light": half(45, 5), "dark": half(16, 4)}
-    view = overview(small(counts={"federate": one, "personalize": other, "calibrate": other}))
-    assert [row.head for row in view.patient.rows] == [
+    data = small(counts={"federate": one, "personalize": other, "calibrate": other})
+    assert [row.head for row in patient_table(data).rows] == [
         f"{name}: {stage}"
         for name in ("light", "dark", "all pictures")
         for stage in ("federate", "personalize")
     ]
-    assert [row.head for row in view.stages.rows] == ["federate", "personalize"]
-    assert view.unchanged == "No answer was changed by calibrate."
-    assert overview(small()).unchanged == ""
+    assert [row.head for row in spread_table(data).rows] == ["federate", "personalize"]
+    assert unchanged(data) == "No answer was changed by calibrate."
+    assert unchanged(small()) == ""
 
 
 @pytest.mark.parametrize(
@@ -345,7 +343,7 @@ def test_a_stage_that_changed_no_answer_has_no_row_and_is_named():
 def test_the_verdict_says_whether_chance_explains_it(light, dark, ending):
     counts = {"federate": {"light": half(*light), "dark": half(*dark)}}
 
-    assert overview(small(counts=counts)).verdict.endswith(ending)
+    assert verdict(small(counts=counts)).endswith(ending)
 
 
 def test_the_others_are_pooled_by_pictures(block):
@@ -353,15 +351,15 @@ def test_the_others_are_pooled_by_pictures(block):
     a, b, dark = block(900, 100, 5, 5), block(10, 0, 5, 5), block(5, 5, 5, 5)
     counts = {"federate": {"a": a, "b": b, "dark": dark}}
 
-    verdict = overview(small(counts=counts)).verdict
-    assert f"{100 * (910 / 1010 - 0.5):.1f}\u202fpts (" in verdict
-    assert "below that of all other subgroups together" in verdict
+    said = verdict(small(counts=counts))
+    assert f"{100 * (910 / 1010 - 0.5):.1f}\u202fpts (" in said
+    assert "below that of all other subgroups together" in said
 
 
 def test_pictures_of_undeclared_subgroup_count_in_totals_alone():
     counts = {"federate": {**small().counts["federate"], UNDECLARED: half(0, 30)}}
 
-    worst, _, everything = overview(small(counts=counts)).cards[:3]
+    worst, _, everything = cards(small(counts=counts))[:3]
 
     assert worst.subject == "dark"
     assert everything.detail == "100 pictures: 50 malignant, 50 other"
@@ -400,7 +398,7 @@ def test_what_is_answered_is_what_is_concluded_urgent_or_ruled_out():
         UNDECLARED: half(3, 1, sets, concluded=True),
     }
 
-    card = overview(replace(full(), counts={"calibrate": served})).cards[-1]
+    card = cards(replace(full(), counts={"calibrate": served}))[-1]
 
     assert card.title == "Answered"
     assert card.value == f"{100 * 104 / 124:.1f}\u202f%"
