@@ -14,14 +14,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from personalization.report.data import (
-    Communities,
-    ReportData,
-    Round,
-    by_stage,
-    in_order,
-    members_among,
-)
+from personalization.report.data import Communities, ReportData, Round, by_stage, in_order, members_among
 from personalization.report.measures import (
     ALL,
     ERRORS,

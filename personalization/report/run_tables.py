@@ -11,16 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from personalization.report.data import ReportData, Round, StageFacts, by_stage, in_order
-from personalization.report.measures import (
-    ABSENT,
-    ALL,
-    cells,
-    duration,
-    interval,
-    number,
-    size,
-    whole,
-)
+from personalization.report.measures import ABSENT, ALL, cells, duration, interval, number, size, whole
 from registry.views.tables import Cell, Row, Table
 from training.data.dataset import SERVER
 from training.jobs.stages.probe import FIGURES, NOTHING

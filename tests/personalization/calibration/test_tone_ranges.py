@@ -5,12 +5,7 @@ from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu, spearmanr
 from sklearn.metrics import cohen_kappa_score
 
-from personalization.calibration.tone_ranges import (
-    ToneAngles,
-    agreement,
-    count_angles,
-    learn_ranges,
-)
+from personalization.calibration.tone_ranges import ToneAngles, agreement, count_angles, learn_ranges
 from registry.bundle.skin_tone import ToneRange, contradicted_by, from_dark
 
 TONES = ("0", "1", "2", "3", "4", "5")

@@ -5,17 +5,7 @@ import re
 import pytest
 
 from registry.bundle.text import on_one_line
-from registry.views.tables import (
-    LONGEST_CELL,
-    Cell,
-    Facts,
-    Row,
-    Section,
-    Table,
-    columns,
-    draw,
-    lines_of,
-)
+from registry.views.tables import LONGEST_CELL, Cell, Facts, Row, Section, Table, columns, draw, lines_of
 
 
 def test_what_people_write_stays_as_it_is():
