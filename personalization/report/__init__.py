@@ -2,7 +2,7 @@
 
 `page.render_report(data.report_data(result))` renders it: no script, no network, the same bytes for the same
 data. Each part of the page is a function of the run's data that gives tables (`registry.views.tables`),
-figures or sentences; `page.PARTS` names them for the template.
+figures or sentences; `report.html` calls them.
 
 data.py         what a finished run left, as plain records, with its test figures by stage and subgroup
 measures.py     the measures shown, and how numbers and cells are written

@@ -1,9 +1,7 @@
-"""Rendering the report: the template filled with what each part makes of the run."""
+"""Rendering the report: the template draws what the functions of these modules make of the run."""
 
-from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
 
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, PrefixLoader
 
@@ -14,50 +12,15 @@ from registry.bundle.text import PAGE_FOLDER
 from registry.views.tables import PAGE_OPTIONS
 from training.errors import DataError
 
-PARTS: Final[Mapping[str, Callable[[ReportData], Any]]] = {
-    "facts": run_tables.facts,
-    "verdict": overview.verdict,
-    "cards": overview.cards,
-    "patient": subgroups.patient_table,
-    "kinds": subgroups.kinds_table,
-    "unchanged": overview.unchanged,
-    "spread": overview.spread_table,
-    "release": calibration.release,
-    "bars": figures.first_bars,
-    "more_bars": figures.more_bars,
-    "figures": subgroups.figures_table,
-    "more_figures": subgroups.more_figures,
-    "recalls": subgroups.recall_table,
-    "classes": subgroups.class_table,
-    "at_clients": run_tables.client_tables,
-    "classes_over_clients": subgroups.class_tables_over_clients,
-    "unseen": subgroups.unseen_tables,
-    "between_clients": figures.maps,
-    "communication": run_tables.communication_tables,
-    "personal": fine_tuning.personal,
-    "differences": subgroups.differences_table,
-    "intersections": subgroups.intersection_tables,
-    "patterns": subgroups.pattern_tables,
-    "left_out": subgroups.left_out_tables,
-    "harms": subgroups.harms,
-    "probes": run_tables.probe_tables,
-    "reliability": figures.reliability_diagrams,
-    "calibration": calibration.calibration_table,
-    "tones": calibration.tones_table,
-    "triage": calibration.triage_table,
-    "conclusions": calibration.conclusions_table,
-    "working_point": calibration.working_point_table,
-    "served": calibration.served_table,
-    "calibration_errors": calibration.calibration_error_table,
-    "ood": calibration.ood_table,
-    "curves": figures.curves,
-    "stages": run_tables.stages_table,
-    "census": run_tables.census_tables,
-    "notes": run_tables.notes,
-    "limits": overview.limits,
-    "key": figures.legend,
+PARTS = {
+    "overview": overview,
+    "subgroups": subgroups,
+    "calibration": calibration,
+    "figures": figures,
+    "fine_tuning": fine_tuning,
+    "run_tables": run_tables,
 }
-"""What the template draws, by the names that it has there."""
+"""What the template calls: functions of a run that give tables, figures and sentences."""
 
 
 def render_report(run: ReportData) -> str:
@@ -74,11 +37,7 @@ def render_report(run: ReportData) -> str:
                 f"the test counts of stage {stage!r} hold no picture; give the test split a larger share, "
                 "or lower the job's minimum of pictures per block"
             )
-    return (
-        _environment()
-        .get_template("report.html")
-        .render({name: part(run) for name, part in PARTS.items()}, run=run)
-    )
+    return _environment().get_template("report.html").render(run=run, **PARTS)
 
 
 @cache
