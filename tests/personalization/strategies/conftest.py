@@ -91,8 +91,8 @@ def local_loop() -> Callable[..., list[dict[str, torch.Tensor]]]:
     """`local_loop(job, start, examples, track, client, ...)`: states after each epoch of SGD, from epoch 0.
 
     `trained(model)` gives the parameters, `after_backward(model)` changes gradients, `still` keeps the batch
-    normalisations in evaluation mode, `prepare(model)` changes the model before anything else, and the optimizer
-    goes on where it was with `keep`.
+    normalisations in evaluation mode, `prepare(model)` changes the model before anything else. With `keep`
+    the optimizer goes on where it was.
     """
 
     def run(
