@@ -15,7 +15,6 @@ from registry.bundle.metrics.patient import (
     FIGURES,
     OF_A_KIND,
     TOO_FEW,
-    figures_by_kind,
     sides,
     told,
 )
@@ -180,17 +179,12 @@ def by_kind(card: Card) -> Table:
 def _kind_cells(
     card: Card, row: Mapping[str, Any], names: Sequence[str]
 ) -> Iterator[tuple[str, list[Cell | str]]]:
-    """The cells of each kind of malignancy in a row of metrics, its number of pictures last."""
-    for kind, found in figures_by_kind(row, card["kinds"]).items():
-        if found is None:
+    """The cells of each of several kinds of malignancy in a row of metrics, its number of pictures last."""
+    for kind in card["kinds"] if len(card["kinds"]) > 1 else ():
+        if (of := row.get("by_kind", {}).get(kind)) is None:
             yield kind, [TOO_FEW] * (len(names) + 1)
-            continue
-        figures = (found.figures.get(name) for name in names)
-        cells = [
-            "" if one is None or one.value is None else Cell(figure(one.value), interval(one.interval))
-            for one in figures
-        ]
-        yield kind, [*cells, Cell(str(found.n), "few" if found.n < FEW else "")]
+        else:
+            yield kind, [*("" if of.get(name) is None else cell(of, name) for name in names), _tested_on(of)]
 
 
 def _by_class(card: Card) -> Table:

@@ -9,7 +9,7 @@ import pytest
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
 from personalization.calibration.triage import RuledOut, Share, TriageFit, Urgent
-from personalization.report.data import judged, no_working_point, report_data
+from personalization.report.data import judged, no_working_point, of_hospitals, report_data
 from personalization.report.page import render_report
 from personalization.report.run_tables import stages_table
 from registry.bundle.conclusions import Conclusions
@@ -135,6 +135,21 @@ def test_test_pictures_that_no_count_holds_are_noted_with_both_numbers(finish):
     assert note.startswith(
         "Not counted: 3 of 99 test pictures of dark. A hospital tells nothing of fewer than"
     )
+
+
+def test_hospitals_that_left_missed_rounds_or_never_came_are_noted():
+    def failed(number, stage="federate", reason="offline"):
+        return {"stage": stage, "round": number, "failed": [{"client": "north", "reason": reason}]}
+
+    lines = [failed(1), {"stage": "federate", "round": 2}, failed(3, reason="slow"), failed(1, "personalize")]
+    summary = {"dismissed": {"east": "Monday"}, "notes": ["a note"], "left_out": {"west": "no key"}}
+    dismissed, note, *missed, never = of_hospitals(summary, lines)
+    assert dismissed.startswith("east was dismissed from the run on Monday: ")
+    assert (note, never[-13:]) == ("a note.", "known: no key")
+    assert missed == [
+        "north was left out in 2 rounds of federate, last in round 3: slow",
+        "north was left out in 1 rounds of personalize, last in round 1: offline",
+    ]
 
 
 @pytest.mark.parametrize(("sensitivity", "notes"), [(0.95, 1), (None, 0)])
