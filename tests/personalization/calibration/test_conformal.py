@@ -37,18 +37,6 @@ def drawn(generator, n):
     return counts_of(generator.random(n))
 
 
-def test_threshold_is_the_bin_of_the_ranked_score():
-    of_truth = [0.05, 0.31, 0.42, 0.55, 0.61, 0.70, 0.83, 0.90, 0.95, 0.99]
-
-    threshold = fit_threshold(counts_of(of_truth), 0.8)
-
-    assert threshold.rank == 9  # ceil(11 * 0.8)
-    assert threshold.threshold_bin == score_bin(np.array(0.31))  # the ninth largest probability is 0.31
-    assert threshold.n == 10
-    assert threshold.guaranteed
-    assert threshold.expected_coverage == pytest.approx(9 / 11)
-
-
 @given(
     st.lists(st.floats(0.001, 0.999), min_size=1, max_size=60), st.sampled_from([0.5, 0.75, 0.8, 0.9, 0.95])
 )
@@ -61,6 +49,8 @@ def test_threshold_equals_sorting_the_scores(of_truth, coverage):
         assert threshold.threshold_bin == 0
         assert not threshold.guaranteed
     else:
+        assert threshold.n == len(of_truth)
+        assert threshold.expected_coverage == pytest.approx(rank / (len(of_truth) + 1))
         exact = 1 - np.sort(1 - np.array(of_truth))[rank - 1]
         assert LOGIT_BINS.lower(threshold.threshold_bin) <= exact + 1e-12
         in_set = score_bin(np.array(of_truth)) >= threshold.threshold_bin
@@ -134,17 +124,6 @@ def test_what_leaves_is_of_several_patients_and_covers_no_fewer_than_it_says(see
     np.testing.assert_array_equal(alone, exact, "the control: a patient a run")
 
 
-def test_the_threshold_is_the_bin_of_the_ranked_distance():
-    distances = np.array([3.0, 1.0, 40.0, 5.0, 2.0, 8.0, 700.0, 6.0, 9.0])
-
-    threshold = ood_threshold(count_distances(distances), 0.2)
-
-    # ceil(10 · 0.8) = 8: the eighth smallest of nine is 40, in the bin from 10^(920/200 − 3) = 39.81 on.
-    assert threshold == 920
-    assert upper_edge(threshold) == pytest.approx(10 ** (921 / 200 - 3))
-    assert flagged(count_distances(distances), threshold) == pytest.approx(1 / 9)
-
-
 @given(st.lists(st.floats(1e-2, 1e8), min_size=1, max_size=80), st.sampled_from([0.5, 0.25, 0.2, 0.1, 0.05]))
 def test_the_threshold_equals_sorting_the_distances(distances, rate):
     threshold = ood_threshold(count_distances(np.array(distances)), rate)
@@ -158,6 +137,7 @@ def test_the_threshold_equals_sorting_the_distances(distances, rate):
         assert exact <= upper_edge(threshold) * (1 + 1e-12)
         above = distance_bin(np.array(distances)) > threshold
         assert above.sum() <= len(distances) - rank
+        assert flagged(count_distances(np.array(distances)), threshold) == pytest.approx(above.mean())
 
 
 @pytest.mark.parametrize(("rate", "needed"), [(0.05, 19), (0.1, 9), (0.01, 99), (0.3, 3), (0.5, 1)])

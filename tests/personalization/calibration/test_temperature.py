@@ -81,12 +81,6 @@ def test_fit_agrees_with_a_continuous_optimiser(seed, n, classes, true_temperatu
     assert log(fitted) == pytest.approx(log(exact), abs=tolerance)
 
 
-def test_a_true_temperature_is_found_again():
-    logits, labels = draw(3, 20_000, 4, 2.5)
-
-    assert fit_temperature(log_likelihoods(logits, labels), 20_000) == pytest.approx(2.5, rel=0.05)
-
-
 def test_clients_sums_fit_what_pooled_pictures_fit():
     logits, labels = draw(1, 90, 3, 0.6)
     clients = [slice(0, 7), slice(7, 60), slice(60, 90)]
