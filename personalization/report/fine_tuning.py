@@ -4,7 +4,6 @@ The price is the frontier of accuracy by allowed spread, as a table and as curve
 and the points that they are compared with.
 """
 
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -157,18 +156,8 @@ def fine_tuning_curves(tuned: FineTuning, order: tuple[str, ...]) -> Panel:
 
 _DASHES = (5, 1.6)  # of the mean, so that the curves are told apart without colour
 
-CURVES: tuple[tuple[Callable[[ChosenEpochs], float], str | tuple[int, tuple[float, ...]]], ...] = (
-    (lambda point: point.worst, "solid"),
-    (lambda point: point.mean, (0, _DASHES)),
-)
+CURVES = {"worst": "solid", "mean": (0, _DASHES)}
 """What is read off a choice, and how it is drawn."""
-
-_BESIDE_A_LINE: Mapping[str, Any] = {
-    "color": MUTED,
-    "fontsize": 7.5,
-    "xycoords": ("data", "axes fraction"),
-    "textcoords": "offset points",
-}
 
 
 def frontier_key(tuned: FineTuning) -> tuple[KeyEntry, ...]:
@@ -191,13 +180,17 @@ def frontier_curves(tuned: FineTuning) -> Panel:
     def draw(axes: Axes) -> None:
         if band <= end:
             axes.axvline(band, color=MUTED, linewidth=1, linestyle=(0, (1, 2)))
-            axes.annotate("band", (band, 1), (3, -8), **_BESIDE_A_LINE)
+            places: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+            axes.annotate("band", (band, 1), (3, -8), color=MUTED, fontsize=7.5, **places)
         for points, colour, width in ((beside or (), MUTED, 1.0), (steps, INK, 1.8)):
-            for read, dashes in CURVES:
-                _steps(axes, points, read, end, color=colour, linewidth=width, linestyle=dashes)
-        for read, _ in CURVES:
-            _mark(axes, everywhere.spread, read(everywhere), marker="s", markerfacecolor="none")
-            _mark(axes, selected.spread, read(selected), marker="o", color=INK)
+            for name, dashes in CURVES.items() if points else ():
+                # A choice holds up to the spread of the next, and the last to the end.
+                values = [getattr(point, name) for point in (*points, points[-1])]
+                spreads = [*(point.spread for point in points), end]
+                axes.step(spreads, values, where="post", color=colour, linewidth=width, linestyle=dashes)
+        for name in CURVES:
+            _mark(axes, everywhere.spread, getattr(everywhere, name), marker="s", markerfacecolor="none")
+            _mark(axes, selected.spread, getattr(selected, name), marker="o", color=INK)
         axes.set(
             xlim=(0, end), xlabel="allowed spread between subgroups, points", ylabel="validation accuracy"
         )
@@ -215,19 +208,6 @@ def frontier_curves(tuned: FineTuning) -> Panel:
     caption = "Filled circles: the selected epochs. Hollow squares: the global model for all."
     svg = drawn("frontier", alternative, draw, 4.2, 2.9)
     return Panel(title, svg, caption, steps_table(tuned))
-
-
-def _steps(
-    axes: Axes,
-    points: Sequence[ChosenEpochs],
-    read: Callable[[ChosenEpochs], float],
-    end: float,
-    **style: Any,
-) -> None:
-    """A curve that holds each choice up to the spread of the next, and the last to the end."""
-    if points:
-        values = [read(point) for point in points]
-        axes.step([*(point.spread for point in points), end], [*values, values[-1]], where="post", **style)
 
 
 def _mark(axes: Axes, at: float, value: float, **style: Any) -> None:

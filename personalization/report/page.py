@@ -44,4 +44,5 @@ def render_report(run: ReportData) -> str:
 def _environment() -> Environment:
     folders = FileSystemLoader([Path(__file__).parent, PAGE_FOLDER])
     views = PrefixLoader({"views": PackageLoader("registry.views", ".")})
-    return Environment(loader=ChoiceLoader([folders, views]), **PAGE_OPTIONS)
+    # Explanations may be longer than what is shown of texts that others wrote.
+    return Environment(loader=ChoiceLoader([folders, views]), **{**PAGE_OPTIONS, "finalize": None})
