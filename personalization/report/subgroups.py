@@ -151,18 +151,15 @@ def _figures_table(run: ReportData, stage: str, measures: Sequence[str]) -> Tabl
 
 def recall_table(run: ReportData) -> Table:
     """The recall of every class in every subgroup."""
-    title = f"Recall of every disease after {run.last}: right answers of its pictures"
     rows = []
     for k, label in enumerate(run.labels):
-        of_each = [_recall(block.point.confusion[k].tolist(), k) for block in run.blocks.values()]
-        together = sum(block.point.confusion[k] for block in run.blocks.values())
-        rows.append(Row.of(label_name(label, malignancy=True), *of_each, _recall(together.tolist(), k)))
+        cells = []
+        for block in (*run.blocks.values(), run.total):
+            right, n = int(block.point.confusion[k, k]), int(block.point.confusion[k].sum())
+            cells.append(Cell(number(right / n, "percent"), f"{right} of {n}") if n else Cell(ABSENT))
+        rows.append(Row.of(label_name(label, malignancy=True), *cells))
+    title = f"Recall of every disease after {run.last}: right answers of its pictures"
     return Table.of(title, ("disease", *run.blocks, ALL), rows)
-
-
-def _recall(answers: Sequence[int], k: int) -> Cell:
-    n = sum(answers)
-    return Cell(number(answers[k] / n, "percent"), f"{answers[k]} of {n}") if n else Cell(ABSENT)
 
 
 def _of_classes(run: ReportData) -> dict[str, str]:

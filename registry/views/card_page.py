@@ -163,7 +163,7 @@ def by_subgroup(card: Card, only: Collection[str] = ()) -> Table:
 def by_kind(card: Card) -> Table:
     """Sensitivity and triage of each kind of malignancy, by skin tone and over all; none of a single kind."""
     total = {"all together": card["metrics"]} if len(card["by_subgroup"]) != 1 else {}
-    rows = tuple(
+    rows = (
         Row.of(f"{name}: {kind}", *cells)
         for name, row in {**card["by_subgroup"], **total}.items()
         for kind, cells in _kind_cells(card, row, tuple(OF_A_KIND))
@@ -203,20 +203,18 @@ def _tones(card: Card) -> Table:
         "Of a tone with too few patients, or none, nothing is promised: the model for everybody answers. The "
         "numbers are lower bounds, since a hospital with few patients of a tone discloses nothing of them."
     )
-    return Table.of("Patients by skin tone", header, tuple(rows), note)
+    return Table.of("Patients by skin tone", header, rows, note)
 
 
 def _fairness(card: Card) -> Table:
     found = card["fairness"] or {}
     names = _known_columns([found])
-    rows = tuple(
-        Row.of(metric_title(name), cell(found, name), note=_MEANINGS.get(name, "")) for name in names
-    )
+    rows = (Row.of(metric_title(name), cell(found, name), note=_MEANINGS.get(name, "")) for name in names)
     return Table.of("Fairness over skin tones", ("Figure", "Value"), rows)
 
 
 def _differences(card: Card) -> Table:
-    rows = tuple(
+    rows = (
         Row.of(
             " − ".join(one["between"]),
             metric_title(one["figure"]),
@@ -280,7 +278,7 @@ def _share(share: float | None) -> str:
 def _patterns(card: Card) -> Table:
     """What calibration found for each pattern of what is given with a case."""
     header = ("Given", "Promised", "Lesions", "Classes in a set", "Something concluded")
-    rows = tuple(
+    rows = (
         Row.of(
             one["pattern"],
             one["conformal"]["guarantee"],
@@ -390,7 +388,7 @@ def _labels(card: Card) -> Table:
         )
         rows.append(Row.of(label["name"], label["code"], label["malignancy"], ", ".join(codes) or "none"))
     header = ("Disease", "Code", "Malignancy", "Codes elsewhere")
-    return Table.of("What it answers with", header, tuple(rows))
+    return Table.of("What it answers with", header, rows)
 
 
 # A version, and a release.
