@@ -4,12 +4,12 @@ The price of fairness against brute force over every choice, and by hand.
 """
 
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import product
 from time import process_time
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from personalization.selection.select import SelectionConfig, frontier, frontier_facts, select
@@ -168,6 +168,7 @@ def brute_force_frontier(groups, rule):
 
 
 @given(right_counts, rules)
+@example([(10, [5, 7]), (10, [6, 8])], PAPER)  # two choices of one spread
 def test_every_step_equals_brute_force(groups, rule):
     expected = brute_force_frontier(groups, rule)
     found = frontier(accuracies_of(groups), rule)
@@ -177,41 +178,6 @@ def test_every_step_equals_brute_force(groups, rule):
         assert chosen.spread == pytest.approx(float(spread), abs=1e-12)
         assert chosen.worst == pytest.approx(float(worst), abs=1e-12)
         assert chosen.mean == pytest.approx(float(total) / len(groups), abs=1e-12)
-
-
-@given(right_counts, rules)
-def test_the_mean_rises_and_the_minimum_never_falls_up_to_every_best_epoch(groups, rule):
-    found = frontier(accuracies_of(groups), rule)
-
-    for before, after in pairwise(found):
-        assert before.spread < after.spread
-        assert before.worst <= after.worst
-        assert before.mean < after.mean
-    assert list(found[-1].accuracies.values()) == [max(right) / n for n, right in groups]
-
-
-def test_a_narrower_spread_costs_both_by_hand():
-    accuracies = {"light": {0: 0.7, 1: 0.9, 2: 0.8, 3: 0.6}, "dark": {0: 0.5, 1: 0.6, 2: 0.55}}
-
-    steps = frontier(accuracies, PAPER)
-
-    # light has 0.6 where dark has its best: a spread of 0 costs light 0.3 and dark nothing.
-    assert [chosen.epochs for chosen in steps] == [
-        {"light": 3, "dark": 1},
-        {"light": 0, "dark": 1},
-        {"light": 2, "dark": 1},
-        {"light": 1, "dark": 1},
-    ]
-    assert [chosen.spread for chosen in steps] == pytest.approx([0.0, 0.1, 0.2, 0.3])
-    assert [chosen.worst for chosen in steps] == pytest.approx([0.6, 0.6, 0.6, 0.6])
-    assert [chosen.mean for chosen in steps] == pytest.approx([0.6, 0.65, 0.7, 0.75])
-    assert frontier(accuracies) == steps[1:], "the floor takes away the steps that would harm"
-
-
-def test_one_subgroup_has_one_step_its_best_epoch():
-    (only,) = frontier({"all": {0: 0.5, 1: 0.8, 2: 0.8}})
-
-    assert (only.epochs, only.spread, only.worst, only.mean) == ({"all": 1}, 0.0, 0.8, 0.8)
 
 
 def test_the_summary_tells_both_frontiers_where_they_differ():
