@@ -1,314 +1,365 @@
-"""The calibration of every model, and what its thresholds come to on the test split.
+"""What a release answers and how surely: its thresholds, what calibration has shown of them, and the test.
 
+The first block of the report says in sentences what the release does and what it does not, for each subgroup.
 A figure over several subgroups adds what the thresholds of each one's own model do there, as the service
 would: a subgroup without a model of its own is answered by the global one. Clients count that exactly.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any
 
-from personalization.calibration.at_thresholds import fewest_needed
+from personalization.calibration.at_thresholds import LEVEL, fewest_needed
 from personalization.calibration.conformal import examples_needed
+from personalization.calibration.triage import TriageFit
 from personalization.report.data import CalibratedModel, ReportData
 from personalization.report.measures import (
+    ABSENT,
     ALL,
-    Cell,
-    Estimate,
-    Row,
-    Table,
+    Figures,
     cell,
-    estimate,
+    cells,
+    figures_of,
     interval,
     listed,
     number,
-    present,
-    texts,
+    share,
     threshold,
-    total,
     whole,
-    with_all,
+    with_interval,
 )
+from registry.bundle.conclusions import Tree
 from registry.bundle.counts.counting import Block
-from registry.bundle.counts.counts import Decisions
-from registry.bundle.counts.score_bins import LOGIT_BINS
-from registry.bundle.labels import ClaimedTone, Label, malignant_classes
-from registry.bundle.manifest import WorkingPoint
+from registry.bundle.counts.lesions import LesionSums
+from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.labels import kinds_of
 from registry.bundle.metrics import selective
-from registry.bundle.metrics.intervals import sample_of
-from registry.bundle.metrics.patient import AT_WORKING_POINT
-from registry.bundle.metrics.summary import MALIGNANCY, limits_of
+from registry.bundle.metrics.patient import AT_WORKING_POINT, Told, told
+from registry.bundle.metrics.summary import MALIGNANCY
+from registry.views.tables import Cell, Row, Table
 from training.messages.message import GLOBAL
 
-Blocks = Mapping[str, Block]
-"""The test counts of some subgroups."""
 
+@dataclass(frozen=True)
+class Release:
+    """What a release does and what it does not, in sentences.
 
-def routes(models: Sequence[CalibratedModel], subgroups: Iterable[str]) -> dict[str, CalibratedModel]:
-    """The model of each subgroup; a subgroup that no calibrated model answers is left out."""
-    by_name = {model.subgroup: model for model in models}
-    found = {name: by_name.get(name, by_name.get(GLOBAL)) for name in subgroups}
-    return {name: model for name, model in found.items() if model is not None}
-
-
-def decisions(blocks: Blocks) -> Decisions | None:
-    """What the thresholds do to the pictures of all subgroups; None where it was not counted."""
-    found = [block.decisions for block in blocks.values() if block.decisions is not None]
-    return reduce(add, found) if found and len(found) == len(blocks) else None
-
-
-def decided(blocks: Blocks) -> Mapping[str, Any]:
-    """The figures of these decisions, by their names in the summary; none where it was not counted."""
-    found = decisions(blocks)
-    return {} if found is None else selective.decided(found)
-
-
-_COLUMNS = (
-    "subgroup",
-    "pictures",
-    "answered by the model",
-    "coverage",
-    "mean set size",
-    "concluded, urgent or ruled out",
-    "concluded",
-    "wrong among conclusions",
-)
-
-
-def served_table(models: Sequence[CalibratedModel], blocks: Mapping[str, Block]) -> Table:
-    """One row per subgroup and one for all, routed as the service routes.
-
-    Args:
-        models: what calibration fixed.
-        blocks: test counts of the released models per subgroup.
+    Attributes:
+        does: for each subgroup of which something is said, what.
+        does_not: for the others, and what is missing of these.
     """
-    shown = present(blocks)
-    answered_by = routes(models, shown)
-    groups = {name: {name: block} for name, block in shown.items() if name in answered_by}
-    everybody = {name: shown[name] for name in groups}
-    rows = []
-    for name, group in {**groups, ALL: everybody}.items():
-        figures = decided(group)
-        covered, size, *others = (
-            Estimate.in_summary(figures, key)
-            for key in ("coverage", "set_size", "answered", "reported", "reported_risk")
-        )
-        n = sum(int(block.point.n) for block in group.values())
-        rows.append(
-            Row(
-                name,
-                (
-                    Cell(whole(n)),
-                    Cell("–" if name == ALL else answered_by[name].subgroup),
-                    cell(covered, "percent"),
-                    _size(size),
-                    *(cell(share, "percent") for share in others),
-                ),
-                is_total=name == ALL,
+
+    does: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    does_not: tuple[str, ...] = ()
+
+
+def release(run: ReportData) -> Release:
+    """What the models of the last stage answer on the test split, by subgroup."""
+    does: list[tuple[str, tuple[str, ...]]] = []
+    does_not: list[str] = []
+    for subgroup, model in run.answered_by.items():
+        of_scales = [f"{scale} {', '.join(tones)}" for scale, tones in run.tones.get(subgroup, {}).items()]
+        name = f"{subgroup} ({'; '.join(of_scales)})" if of_scales else subgroup
+        if model.subgroup == GLOBAL and of_scales:
+            does_not.append(
+                f"{name}: it has no model of its own. Where this skin tone is declared, the model for all "
+                "answers, and rules nothing out and concludes nothing benign."
             )
+            continue
+        said = list(_said(run.blocks[subgroup], told(run.figures[subgroup], "reported"), model, run))
+        if of_it := tuple(text for text, is_done in said if is_done):
+            does.append((name, of_it))
+        does_not += [f"{name}: {text}" for text, is_done in said if not is_done]
+    return Release(tuple(does), tuple(does_not))
+
+
+def _said(
+    block: Block, concluded: Told, model: CalibratedModel, run: ReportData
+) -> Iterator[tuple[str, bool]]:
+    """What is ruled out, urgent and concluded, each with whether it is at all, or why it is not."""
+    names, triage, kinds = kinds_of(run.labels), model.triage, block.kinds
+    if triage is not None and kinds is not None:
+        if kinds.ruled_out.x[0]:
+            yield (
+                f"rules out {_share(kinds.ruled_out[:1])} of the lesions that are not malignant, and at most "
+                f"{number(triage.missed, 'percent')} of each kind of malignancy "
+                f"(in the test {_by_kind(kinds.ruled_out[1:], names)})",
+                True,
+            )
+        else:
+            yield f"nothing is ruled out. {_why_not(triage, names)}", False
+        if kinds.urgent[1:].total.x[0]:
+            yield (
+                f"calls {_share(kinds.urgent[1:].total)} of the malignant lesions urgent "
+                f"({_by_kind(kinds.urgent[1:], names)}), and at most "
+                f"{number(triage.false_alarms, 'percent')} of the others",
+                True,
+            )
+        else:
+            yield (
+                "no malignant lesion is called urgent. "
+                f"{whole(triage.urgent.false_alarms.n)} lesions that are not malignant were in calibration.",
+                False,
+            )
+    risk = number(model.conclusions.target_risk, "percent")
+    if concluded.value:
+        yield (
+            f"concludes something of {with_interval(concluded, 'percent')} of all lesions, and each "
+            f"conclusion is wrong in at most {risk}",
+            True,
         )
-    return Table("What it comes to on the test split, with 95 % intervals", _COLUMNS, tuple(rows))
+    else:
+        yield (
+            "nothing is concluded. Of no diagnosis or group was it shown that at most "
+            f"{risk} of its conclusions would be wrong.",
+            False,
+        )
 
 
-def _size(found: Estimate) -> Cell:
-    if found.value is None:
-        return Cell(number(None))
-    ends = "" if found.low is None or found.high is None else f"{found.low:.2f} to {found.high:.2f}"
-    return Cell(f"{found.value:.2f}", ends)
+def _share(sums: LesionSums) -> str:
+    low, high = selective.share_interval(sums) or (0.0, 1.0)
+    return with_interval(Told(selective.mean_of(sums), (low, high)), "percent")
 
 
-_FIXED = (
-    "model",
-    "calibration pictures",
-    "temperature",
-    "in the set from",
-    "coverage promised",
-)
-
-_AT_WORKING_POINT = (
-    "subgroup",
-    "suspicious from",
-    "sensitivity promised",
-    "malignant found suspicious",
-    "others not suspicious",
-    "malignant answered as such",
-    "others answered as such",
-)
+def _by_kind(sums: LesionSums, names: Sequence[str]) -> str:
+    counts = zip(names, sums.x.tolist(), sums.n.tolist(), strict=True)
+    return listed([f"{kind} {share(x, n)}" for kind, x, n in counts if n])
 
 
-def calibration_table(models: Sequence[CalibratedModel]) -> Table:
+def _why_not(triage: TriageFit, kinds: Sequence[str]) -> str:
+    """Which kinds have too few calibration lesions to show so few misses."""
+    missed, needed = number(triage.missed, "percent"), fewest_needed(triage.missed)
+    of_kinds = zip(kinds, triage.ruled_out.missed, strict=True)
+    if few := [f"{kind} ({whole(of.n)})" for kind, of in of_kinds if of.n < needed]:
+        return (
+            f"To show that at most {missed} of a kind of malignancy are missed takes "
+            f"{needed} calibration lesions of it, and there were fewer of: {listed(few)}."
+        )
+    return (
+        f"No threshold was shown to miss at most {missed} of each kind of malignancy and to rule out any "
+        "other lesion."
+    )
+
+
+def triage_table(run: ReportData) -> Table:
+    """The limits of triage that calibration has shown, by model and kind; empty without triage."""
+    rows = (
+        Row.of(
+            model.subgroup,
+            threshold(fit.ruled_out.below) if fit.ruled_out.below else "nothing",
+            *(_shown(of.x, of.n, of.high) for of in fit.ruled_out.missed),
+            "nothing" if fit.urgent.from_bin == SCORE_BINS else threshold(fit.urgent.from_bin),
+            _shown(fit.urgent.false_alarms.x, fit.urgent.false_alarms.n, fit.urgent.false_alarms.high),
+        )
+        for model in run.calibration
+        if (fit := model.triage) is not None
+    )
+    missed = (f"missed, {kind}" for kind in kinds_of(run.labels))
+    title = f"Triage: what calibration has shown, each limit at {number(LEVEL, 'percent')}"
+    columns = ("model", "ruled out below", *missed, "urgent from", "urgent among others")
+    return Table.of(title, columns, rows)
+
+
+def _shown(x: int, n: int, high: float) -> Cell:
+    return Cell(share(x, n), f"at most {number(high, 'percent')}")
+
+
+def conclusions_table(run: ReportData) -> Table:
+    """The conclusions that may be drawn, by model, with what they come to on the test split."""
+    rows = []
+    for model in run.calibration:
+        own = [run.blocks[name] for name, by in run.answered_by.items() if by.subgroup == model.subgroup]
+        counts = reduce(add, own).nodes if own else None
+        for place, node in enumerate(Tree(run.labels).nodes):
+            rule = model.conclusions.rule_of(node)
+            n, wrong = (0, 0) if counts is None else counts[place].tolist()
+            if rule is None and not n:
+                continue
+            shown: tuple[str, Cell | str] = ("by pattern", ABSENT)
+            if rule is not None:
+                shown = (threshold(rule.threshold_bin), _shown(rule.wrong, rule.n, rule.risk_high))
+            tested = share(wrong, n) if n else "none"
+            rows.append(Row.of(f"{model.subgroup}: {node.name}", node.level, *shown, tested))
+    title = f"Conclusions: all limits of a model together at {number(LEVEL, 'percent')}"
+    columns = ("model: conclusion", "level", "from", "wrong in calibration", "wrong in the test")
+    return Table.of(title, columns, rows)
+
+
+def calibration_table(run: ReportData) -> Table:
     """One row per calibrated model."""
     title = "What calibration fixed"
-    if any(model.basis == "cross-fitted" for model in models):
+    if any(model.basis == "cross-fitted" for model in run.calibration):
         title += ", on training lesions, each scored by a model that was not trained on it (cross-fitted)"
-    return Table(title, _FIXED, tuple(_row(model) for model in models))
+    rows = []
+    for model in run.calibration:
+        sets, temperature = model.conformal, model.temperature
+        fitted, asked = temperature.fitted, number(sets.coverage, "percent")
+        promised = Cell("none", f"{asked} needs {examples_needed(sets.coverage)} pictures")
+        if sets.guaranteed:
+            promised = Cell(asked, f"expected {number(sets.expected_coverage, 'percent')}")
+        rows.append(
+            Row.of(
+                model.subgroup,
+                whole(sets.n),
+                Cell(
+                    f"{temperature.value:.2f}",
+                    "global: too few pictures" if fitted is None else f"own fit {fitted:.2f}",
+                ),
+                threshold(sets.threshold_bin) if sets.guaranteed else "every class",
+                promised,
+            )
+        )
+    columns = ("model", "calibration pictures", "temperature", "in the set from", "coverage promised")
+    return Table.of(title, columns, rows)
 
 
-def tones_table(tones: Sequence[ClaimedTone]) -> Table | None:
-    """The patients of each skin tone of a subgroup; None where they were not counted."""
-    if not tones:
-        return None
-    rows = tuple(
-        Row(one.called, (Cell(one.subgroup), *(_patients(n) for n in (one.calibration, one.test))))
-        for one in tones
+def tones_table(run: ReportData) -> Table:
+    """The patients of each skin tone of a subgroup; empty where they were not counted."""
+    rows = (
+        Row.of(
+            one.called,
+            one.subgroup,
+            *("too few" if n is None else whole(n) for n in (one.calibration, one.test)),
+        )
+        for one in run.claimed_tones
     )
-    return Table(
-        "Patients by skin tone: where they are too few, the model for everybody answers",
-        ("skin tone", "subgroup", "patients in calibration", "patients in test"),
-        rows,
+    title = "Patients by skin tone: where they are too few, the model for everybody answers"
+    return Table.of(title, ("skin tone", "subgroup", "patients in calibration", "patients in test"), rows)
+
+
+def _answered(run: ReportData) -> Iterator[tuple[str, CalibratedModel | None, list[Block], Figures]]:
+    """Each subgroup that a model answers with it, its counts and figures there; then all of them together."""
+    blocks = {name: run.blocks[name] for name in run.answered_by}
+    for name, model in run.answered_by.items():
+        yield name, model, [blocks[name]], run.figures[name]
+    if blocks:
+        yield ALL, None, list(blocks.values()), figures_of(blocks.values(), run.labels)
+
+
+def served_table(run: ReportData) -> Table:
+    """One row per subgroup and one for all, routed as the service routes."""
+    rows = (
+        Row.of(
+            name,
+            whole(row["n"]),
+            ABSENT if model is None else model.subgroup,
+            cell(row, "coverage", "percent"),
+            _set_size(told(row, "set_size")),
+            *cells(row, ("answered", "reported", "reported_risk"), "percent"),
+            total=model is None,
+        )
+        for name, model, _, row in _answered(run)
     )
-
-
-def _patients(n: int | None) -> Cell:
-    return Cell("too few" if n is None else whole(n))
-
-
-def _row(model: CalibratedModel) -> Row:
-    conformal = model.conformal
-    from_probability = threshold(LOGIT_BINS.lower(conformal.threshold_bin))
-    cells = (
-        Cell(whole(conformal.n)),
-        _temperature(model),
-        Cell(from_probability if conformal.guaranteed else "every class"),
-        _promise(model),
+    columns = (
+        *("subgroup", "pictures", "answered by the model", "coverage", "mean set size"),
+        *("concluded, urgent or ruled out", "concluded", "wrong among conclusions"),
     )
-    return Row(model.subgroup, cells)
+    return Table.of("What it comes to on the test split, with 95 % intervals", columns, rows)
 
 
-def _temperature(model: CalibratedModel) -> Cell:
-    found = model.temperature
-    note = "global: too few pictures" if found.fitted is None else f"own fit {found.fitted:.2f}"
-    return Cell(f"{found.value:.2f}", note)
+def _set_size(found: Told) -> Cell:
+    if found.value is None:
+        return Cell(ABSENT)
+    return Cell(f"{found.value:.2f}", " to ".join(f"{end:.2f}" for end in found.interval or ()))
 
 
-def _promise(model: CalibratedModel) -> Cell:
-    conformal = model.conformal
-    asked = number(conformal.coverage, "percent")
-    if conformal.guaranteed:
-        return Cell(asked, f"expected {number(conformal.expected_coverage, 'percent')}")
-    return Cell("none", f"{asked} needs {examples_needed(conformal.coverage)} pictures")
-
-
-def working_point_table(
-    models: Sequence[CalibratedModel], blocks: Mapping[str, Block], labels: Sequence[Label]
-) -> Table | None:
+def working_point_table(run: ReportData) -> Table:
     """Sensitivity and specificity of every subgroup at the working point, and by the most probable class.
 
-    Args:
-        models: what calibration fixed.
-        blocks: test counts of the released models per subgroup.
-        labels: the classes.
-
-    Returns:
-        The table; None where no model has a working point.
+    Empty where no model has a working point.
     """
-    shown = present(blocks)
-    answered_by = routes(models, shown)
-    if not any(model.working_point for model in answered_by.values()):
-        return None
-    groups = {name: {name: shown[name]} for name in answered_by}
-    everybody = {name: shown[name] for name in answered_by}
     rows = []
-    for name, group in {**groups, ALL: everybody}.items():
-        of_model = texts("–", "–") if name == ALL else _point(answered_by[name])
-        sample, found = sample_of(total(group)), decisions(group)
-        counted = (0, 0) if found is None else (int(found.suspicious.n[0]), int(found.cleared.n[0]))
-        shares = [Estimate.in_summary(decided(group), key) for key in AT_WORKING_POINT]
-        by_class = (Estimate.of(limits_of(key, sample, malignant_classes(labels))) for key in MALIGNANCY)
-        cells = (
-            *of_model,
-            *map(_of, shares, counted),
-            *(cell(found, "percent") for found in by_class),
+    for name, model, blocks, row in _answered(run):
+        counted = (0, 0)
+        if all(block.decisions is not None for block in blocks):
+            sums = reduce(add, (block.decisions for block in blocks if block.decisions is not None))
+            counted = int(sums.suspicious.n[0]), int(sums.cleared.n[0])
+        rows.append(
+            Row.of(
+                name,
+                *((ABSENT, ABSENT) if model is None else _point(model)),
+                *(_of(told(row, key), n) for key, n in zip(AT_WORKING_POINT, counted, strict=True)),
+                *cells(row, MALIGNANCY, "percent"),
+                total=model is None,
+            )
         )
-        rows.append(Row(name, cells, is_total=name == ALL))
+    has_any = any(model.working_point for model in run.answered_by.values())
     caption = "The working point on the test split, beside the most probable class, with 95 % intervals"
-    return Table(caption, _AT_WORKING_POINT, tuple(rows))
+    columns = (
+        *("subgroup", "suspicious from", "sensitivity promised", "malignant found suspicious"),
+        *("others not suspicious", "malignant answered as such", "others answered as such"),
+    )
+    return Table.of(caption, columns, rows if has_any else ())
 
 
 def _point(model: CalibratedModel) -> tuple[Cell, Cell]:
-    point = model.working_point
-    if point is None:
+    if (point := model.working_point) is None:
         return Cell("none"), Cell("none", "no malignant calibration lesion")
-    lesions = f"{whole(point.n)} malignant lesions"
-    target = "" if point.reached else f"; {number(point.target, 'percent')} needs {_needed(point)}"
-    whose = "" if model.subgroup != GLOBAL else ", for everybody together"
+    note = f"{whole(point.n)} malignant lesions"
+    if model.subgroup == GLOBAL:
+        note += ", for everybody together"
+    if not point.reached:  # so many show the target where none of them is missed
+        needed = whole(fewest_needed(1 - point.target, point.level))
+        note += f"; {number(point.target, 'percent')} needs {needed}"
     return (
-        Cell(threshold(LOGIT_BINS.lower(point.threshold_bin)), model.subgroup),
-        Cell(number(point.sensitivity_low, "percent"), f"{lesions}{whose}{target}"),
+        Cell(threshold(point.threshold_bin), model.subgroup),
+        Cell(number(point.sensitivity_low, "percent"), note),
     )
 
 
-def _needed(point: WorkingPoint) -> str:
-    """How many malignant lesions show the target where none of them is missed."""
-    return whole(fewest_needed(1 - point.target, point.level))
-
-
-def _of(found: Estimate, n: int) -> Cell:
+def _of(found: Told, n: int) -> Cell:
     """A share with its interval, and of how many pictures; in words where there are none."""
     if not n:
-        return Cell(number(None), "no such test pictures")
-    return Cell(number(found.value, "percent"), f"{interval(found, 'percent')}; of {whole(n)}")
+        return Cell(ABSENT, "no such test pictures")
+    return Cell(number(found.value, "percent"), f"{interval(found.interval, 'percent')}; of {whole(n)}")
 
 
-def calibration_error_table(data: ReportData) -> Table | None:
-    """Both errors before and after the last calibration; None where there was none, or nothing to compare."""
-    stages = list(data.counts)
-    calibrated = [of.stage for of in data.facts if of.kind == "calibrate" and of.stage in stages[1:]]
-    if not calibrated:
-        return None
-    after = calibrated[-1]
-    before = stages[stages.index(after) - 1]
-    earlier, later = (with_all(data.counts[stage]) for stage in (before, after))
+def calibration_error_table(run: ReportData) -> Table:
+    """Both errors before and after the last calibration; empty where there was none to compare."""
+    stages = list(run.counts)
+    calibrated = [of.stage for of in run.facts if of.kind == "calibrate" and of.stage in stages[1:]]
+    after = calibrated[-1] if calibrated else stages[0]
+    before = stages[max(stages.index(after) - 1, 0)]
+    earlier, later = run.tested[before], run.tested[after]
+    rows = (
+        Row.of(
+            name,
+            whole(row["n"]),
+            *(cell(of.get(name, {}), error) for error in ("ece", "mce") for of in (earlier, later)),
+            total=name == ALL,
+        )
+        for name, row in later.items()
+        if calibrated
+    )
+    columns = ("subgroup", "pictures", "ECE before", "ECE after", "MCE before", "MCE after")
+    title = f"Calibration error after {before} and after {after}, with 95 % intervals"
+    return Table.of(title, columns, rows)
+
+
+def ood_table(run: ReportData) -> Table:
+    """One row per model with a detector; empty where none has one."""
+    codes = [label.code for label in run.labels]
     rows = []
-    for name, block in later.items():
-        n = int(block.point.n)
-        cells = [
-            cell(estimate(error, of[name])) if name in of else Cell("–")
-            for error in ("ece", "mce")
-            for of in (earlier, later)
-        ]
-        rows.append(Row(name, (Cell(whole(n)), *cells), is_total=name == ALL))
-    return Table(
-        f"Calibration error after {before} and after {after}, with 95 % intervals",
-        ("subgroup", "pictures", "ECE before", "ECE after", "MCE before", "MCE after"),
-        tuple(rows),
+    for of in run.facts:
+        for name, model in (of.facts.get("models") or {}).items():
+            if not (found := model.get("novelty")):
+                continue
+            missing, beyond = [code for code in codes if code not in found["classes"]], found["threshold"]
+            known = f"{len(found['classes'])} of {len(codes)}"
+            rows.append(
+                Row.of(
+                    name,
+                    whole(found["trained_on"]),
+                    Cell(known, f"without {listed(missing)}" if missing else ""),
+                    whole(found["n"]),
+                    number(found["rate"], "percent"),
+                    Cell("flags none", "too few pictures") if beyond is None else f"{beyond:.1f}",
+                    number(found.get("flagged"), "percent"),
+                )
+            )
+    columns = (
+        *("model", "trained on pictures", "of classes", "calibration pictures"),
+        *("of known pictures flagged, at most", "flagged above distance", "flagged on test"),
     )
-
-
-_OOD_COLUMNS = (
-    "model",
-    "trained on pictures",
-    "of classes",
-    "calibration pictures",
-    "of known pictures flagged, at most",
-    "flagged above distance",
-    "flagged on test",
-)
-
-
-def ood_table(data: ReportData) -> Table | None:
-    """One row per model with a detector; None where none has one."""
-    models = {
-        name: facts["novelty"]
-        for of in data.facts
-        for name, facts in (of.facts.get("models") or {}).items()
-        if facts.get("novelty")
-    }
-    codes = [label.code for label in data.labels]
-    rows = tuple(_ood_row(name, facts, codes) for name, facts in models.items())
-    return Table("Pictures unlike those trained on", _OOD_COLUMNS, rows) if rows else None
-
-
-def _ood_row(name: str, facts: Mapping[str, Any], codes: Sequence[str]) -> Row:
-    missing = [code for code in codes if code not in facts["classes"]]
-    threshold = facts["threshold"]
-    cells = (
-        Cell(whole(facts["trained_on"])),
-        Cell(f"{len(facts['classes'])} of {len(codes)}", f"without {listed(missing)}" if missing else ""),
-        Cell(whole(facts["n"])),
-        Cell(number(facts["rate"], "percent")),
-        Cell("flags none", "too few pictures") if threshold is None else Cell(f"{threshold:.1f}"),
-        Cell(number(facts.get("flagged"), "percent")),
-    )
-    return Row(name, cells)
+    return Table.of("Pictures unlike those trained on", columns, rows)

@@ -12,7 +12,7 @@ without peers. The client `server` is the coordinator's own, so it is not in D.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,46 +33,35 @@ OVER_CLIENTS = ("mean", "median", "std")
 
 
 @dataclass(frozen=True)
-class FinishedRun:
-    """The summary and log of one finished run.
+class ComparedRun:
+    """One finished run in a comparison; fractions, not percent.
 
     Attributes:
+        run: the folder's name, or its path where two runs have one name.
         folder: where it is.
         recipe: the system.
         seed: of all its draws.
-        fingerprint: of its data.
+        data: the fingerprint of its data.
         stage: the stage whose models are compared.
         clients: on how many clients' test pictures they were judged.
-        figures: by their names in `summary.json`, over these clients.
+        over_clients: figures by their names in `summary.json`, over these clients.
+        relative_improvement: RI of F1 over the baseline.
         rounds: how many rounds it had, all stages together.
         bytes_down: what its hospitals downloaded in them; None where the run did not note it.
-    """
-
-    folder: Path
-    recipe: str
-    seed: int
-    fingerprint: str
-    stage: str
-    clients: int
-    figures: Mapping[str, Mapping[str, float | None]]
-    rounds: int
-    bytes_down: int | None
-
-
-@dataclass(frozen=True)
-class ComparedRun:
-    """One run in a comparison.
-
-    Attributes:
-        name: the folder's name, or its path where two runs have one name.
-        run: what the run left.
-        relative_improvement: RI of F1 over the baseline.
         additional_cost: AC over the run that costs are compared with.
     """
 
-    name: str
-    run: FinishedRun
+    run: str
+    folder: str
+    recipe: str
+    seed: int
+    data: str
+    stage: str
+    clients: int
+    over_clients: Mapping[str, Mapping[str, float | None]]
     relative_improvement: float | None
+    rounds: int
+    bytes_down: int | None
     additional_cost: float | None
 
 
@@ -81,16 +70,16 @@ class Comparison:
     """Comparison of finished runs.
 
     Attributes:
-        rows: the runs in the order given; a run that serves only as the baseline comes first.
         baseline: the name of the run that RI is relative to.
         cost_over: the name of the run that AC is relative to; None where none was named.
         warnings: sentences on what makes the rows hard to compare.
+        runs: in the order given; a run that serves only as the baseline comes first.
     """
 
-    rows: tuple[ComparedRun, ...]
     baseline: str
     cost_over: str | None
-    warnings: tuple[str, ...]
+    warnings: list[str]
+    runs: list[ComparedRun]
 
 
 def compare(runs: Sequence[Path], baseline: Path | None = None, cost_over: Path | None = None) -> Comparison:
@@ -106,29 +95,29 @@ def compare(runs: Sequence[Path], baseline: Path | None = None, cost_over: Path 
     """
     if not runs:
         raise DataError("there is nothing to compare; name the folders of finished runs")
+    folders = list(dict.fromkeys(folder.resolve() for folder in runs))
     base = (baseline or runs[0]).resolve()
     cheap = cost_over.resolve() if cost_over else None
-    folders = dict.fromkeys(folder.resolve() for folder in runs)
-    only_compared_with = [
-        folder for folder in dict.fromkeys([base, cheap]) if folder and folder not in folders
-    ]
+    only_compared_with = [at for at in dict.fromkeys([base, cheap]) if at and at not in folders]
     found = {folder: read_finished(folder) for folder in [*only_compared_with, *folders]}
-    names = _names(list(found))
-    rows = tuple(
-        ComparedRun(
-            names[folder],
+    names = [folder.name for folder in found]
+    first, cheapest = found[base], found[cheap] if cheap else None
+    rows = {
+        folder: replace(
             run,
-            _relative(run.figures["macro_f1"]["mean"], found[base].figures["macro_f1"]["mean"]),
-            _relative(run.bytes_down, found[cheap].bytes_down) if cheap else None,
+            run=folder.name if names.count(folder.name) == 1 else str(folder),
+            relative_improvement=_relative(_f1(run), _f1(first)),
+            additional_cost=_relative(run.bytes_down, cheapest.bytes_down) if cheapest else None,
         )
         for folder, run in found.items()
-    )
-    warnings = tuple(_warnings(found, names, base, cheap))
-    return Comparison(rows, names[base], names[cheap] if cheap else None, warnings)
+    }
+    over = rows[cheap] if cheap else None
+    warnings = list(_warnings(list(rows.values()), rows[base], over))
+    return Comparison(rows[base].run, over.run if over else None, warnings, list(rows.values()))
 
 
-def read_finished(folder: Path) -> FinishedRun:
-    """Read a finished run from its `summary.json` and `metrics.jsonl`.
+def read_finished(folder: Path) -> ComparedRun:
+    """Read a finished run from its `summary.json` and `metrics.jsonl`, compared with nothing yet.
 
     Raises:
         DataError: it has not finished, is no run, or no stage reported figures of each client.
@@ -150,67 +139,53 @@ def read_finished(folder: Path) -> FinishedRun:
             "among its facts. Runs are compared by finetune, federate and probe, and clients need test "
             "pictures"
         )
-    over = judged[-1]["facts"]["over_clients"]
-    rounds, bytes_down = _downloaded(folder / "metrics.jsonl")
-    return FinishedRun(
-        folder=folder,
+    facts, log = judged[-1]["facts"], folder / "metrics.jsonl"
+    text = log.read_text(encoding="utf-8") if log.is_file() else ""
+    rounds = [_parsed(log, line)["bytes_by_client"] for line in text.splitlines()]
+    downloads = [of["down"] for sizes in rounds for client, of in sizes.items() if client != SERVER]
+    return ComparedRun(
+        run=folder.name,
+        folder=str(folder),
         recipe=summary["recipe"],
         seed=summary["seed"],
-        fingerprint=summary["data"],
+        data=summary["data"],
         stage=judged[-1]["name"],
-        clients=len(judged[-1]["facts"]["by_client"]),
-        figures={key: {of: over[key][of] for of in OVER_CLIENTS} for key in (*SPREADS, *MEANS)},
-        rounds=rounds,
-        bytes_down=bytes_down,
+        clients=len(facts["by_client"]),
+        over_clients={
+            key: {of: facts["over_clients"][key][of] for of in OVER_CLIENTS} for key in (*SPREADS, *MEANS)
+        },
+        relative_improvement=None,
+        rounds=len(rounds),
+        bytes_down=sum(downloads) if rounds else None,
+        additional_cost=None,
     )
 
 
 def comparison_table(comparison: Comparison) -> Table:
     """A table for people: a column for each run, a line for each figure, warnings below."""
     table = Table("")
-    for row in comparison.rows:
-        table.add_column(Text(row.name), overflow="fold")
+    for row in comparison.runs:
+        table.add_column(Text(row.run), overflow="fold")
     table.caption = Text("\n".join(comparison.warnings)) if comparison.warnings else None
     table.caption_justify = "left"
     lines: dict[str, Callable[[ComparedRun], str]] = {
-        "recipe": lambda row: row.run.recipe,
-        "seed": lambda row: str(row.run.seed),
-        "clients": lambda row: str(row.run.clients),
+        "recipe": lambda row: row.recipe,
+        "seed": lambda row: str(row.seed),
+        "clients": lambda row: str(row.clients),
         **{title: partial(_spread, key) for key, title in SPREADS.items()},
         "RI %": lambda row: _percent(row.relative_improvement),
-        "downloaded": lambda row: ABSENT if row.run.bytes_down is None else size(row.run.bytes_down),
+        "downloaded": lambda row: ABSENT if row.bytes_down is None else size(row.bytes_down),
         **({"AC %": lambda row: _percent(row.additional_cost)} if comparison.cost_over else {}),
         **{title: partial(_mean, key) for key, title in MEANS.items()},
     }
     for title, text_of in lines.items():
-        table.add_row(title, *(Text(text_of(row)) for row in comparison.rows))
+        table.add_row(title, *(Text(text_of(row)) for row in comparison.runs))
     return table
 
 
 def comparison_data(comparison: Comparison) -> dict[str, Any]:
     """The comparison for programs, ready for JSON; RI and AC are fractions, not percent."""
-    return {
-        "baseline": comparison.baseline,
-        "cost_over": comparison.cost_over,
-        "warnings": list(comparison.warnings),
-        "runs": [
-            {
-                "run": row.name,
-                "folder": str(row.run.folder),
-                "recipe": row.run.recipe,
-                "seed": row.run.seed,
-                "data": row.run.fingerprint,
-                "stage": row.run.stage,
-                "clients": row.run.clients,
-                "over_clients": row.run.figures,
-                "relative_improvement": row.relative_improvement,
-                "rounds": row.run.rounds,
-                "bytes_down": row.run.bytes_down,
-                "additional_cost": row.additional_cost,
-            }
-            for row in comparison.rows
-        ],
-    }
+    return asdict(comparison)
 
 
 def _parsed(path: Path, text: str) -> Any:
@@ -222,56 +197,36 @@ def _parsed(path: Path, text: str) -> Any:
         ) from error
 
 
-def _downloaded(path: Path) -> tuple[int, int | None]:
-    """The number of rounds in a log, and the bytes that hospitals downloaded in them."""
-    if not path.is_file():
-        return 0, None
-    lines = [_parsed(path, line) for line in path.read_text(encoding="utf-8").splitlines()]
-    if not lines:
-        return 0, None
-    downloads = [(client, of["down"]) for line in lines for client, of in line["bytes_by_client"].items()]
-    return len(lines), sum(down for client, down in downloads if client != SERVER)
+def _f1(run: ComparedRun) -> float | None:
+    return run.over_clients["macro_f1"]["mean"]
 
 
 def _relative(value: float | None, base: float | None) -> float | None:
     return None if value is None or not base else (value - base) / base
 
 
-def _names(folders: Sequence[Path]) -> dict[Path, str]:
-    """Each folder's name, or its path where another has the same."""
-    plain = [folder.name for folder in folders]
-    return {folder: folder.name if plain.count(folder.name) == 1 else str(folder) for folder in folders}
-
-
-def _warnings(
-    found: Mapping[Path, FinishedRun], names: Mapping[Path, str], base: Path, cheap: Path | None
-) -> Iterator[str]:
-    others = [names[at] for at, run in found.items() if run.fingerprint != found[base].fingerprint]
-    if others:
+def _warnings(rows: Sequence[ComparedRun], base: ComparedRun, cheap: ComparedRun | None) -> Iterator[str]:
+    if others := [row.run for row in rows if row.data != base.data]:
         yield (
-            f"Other data than {names[base]}: {listed(others)}. Pictures, clients, splits or labels differ; "
+            f"Other data than {base.run}: {listed(others)}. Pictures, clients, splits or labels differ; "
             "figures compare only where the test pictures are the same."
         )
-    judged = [names[at] for at, run in found.items() if run.clients != found[base].clients]
-    if judged:
-        yield f"Means over other numbers of clients than in {names[base]}: {listed(judged)}."
-    if cheap:
-        longer = [names[at] for at, run in found.items() if run.rounds != found[cheap].rounds]
-        if longer:
-            yield f"AC is over {names[cheap]}, and of other numbers of rounds: {listed(longer)}."
+    if others := [row.run for row in rows if row.clients != base.clients]:
+        yield f"Means over other numbers of clients than in {base.run}: {listed(others)}."
+    if cheap and (others := [row.run for row in rows if row.rounds != cheap.rounds]):
+        yield f"AC is over {cheap.run}, and of other numbers of rounds: {listed(others)}."
 
 
 def _spread(key: str, row: ComparedRun) -> str:
     """Mean (median) ± standard deviation, in two lines."""
-    figure = row.run.figures[key]
-    mean, median, deviation = (figure[of] for of in OVER_CLIENTS)
+    mean, median, deviation = (row.over_clients[key][of] for of in OVER_CLIENTS)
     if median is None or deviation is None:
         return number(mean)
     return f"{number(mean)} ({number(median)})\n± {number(deviation)}"
 
 
 def _mean(key: str, row: ComparedRun) -> str:
-    return number(row.run.figures[key]["mean"])
+    return number(row.over_clients[key]["mean"])
 
 
 def _percent(share: float | None) -> str:

@@ -1,8 +1,9 @@
 """The data of a run's report: plain records, and how they follow from a finished run's result."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from typing import Any, Literal
 
 from pydantic import TypeAdapter
@@ -10,6 +11,7 @@ from pydantic import TypeAdapter
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
 from personalization.calibration.triage import TriageFit
+from personalization.report.measures import ALL, Blocks, Figures, compared, figures_of, present
 from personalization.selection.proof import Proof
 from personalization.selection.select import (
     ChosenEpochs,
@@ -32,52 +34,9 @@ from training.data.subgroups import ToneGroups
 from training.jobs.pipeline import RunResult
 from training.jobs.stages.base import Stage
 from training.messages.message import GLOBAL
-from training.rounds.requests import Blocks
 
 Communities = Mapping[str, Sequence[str]]
 """Names of groups of clients, and who is in them."""
-
-
-@dataclass(frozen=True)
-class CensusCell:
-    """The number of pictures of one kind at one client.
-
-    Attributes:
-        client: the client's id.
-        subgroup: the subgroup's name, `UNDECLARED` where there is none.
-        label: the class code.
-        split: train, validation, calibration or test.
-        n: pictures.
-    """
-
-    client: str
-    subgroup: str
-    label: str
-    split: str
-    n: int
-
-
-@dataclass(frozen=True)
-class ClientBytes:
-    """Bytes to and from one client, in one round or in several.
-
-    Attributes:
-        down: bytes to the client.
-        beside: those of `down` that are not model weights but were added by an exchange.
-        up: bytes from the client.
-    """
-
-    down: int = 0
-    beside: int = 0
-    up: int = 0
-
-    @property
-    def weights(self) -> int:
-        """Bytes to the client without those that an exchange added."""
-        return self.down - self.beside
-
-    def __add__(self, other: "ClientBytes") -> "ClientBytes":
-        return ClientBytes(self.down + other.down, self.beside + other.beside, self.up + other.up)
 
 
 @dataclass(frozen=True)
@@ -89,46 +48,40 @@ class Round:
         round: the number of the round.
         asked: ids of the clients that were asked.
         answered: ids of those that answered.
-        loss: mean loss, None where none was measured.
-        metrics: figures over all pictures by name.
+        metrics: figures over all pictures by name, and the mean `loss`.
         by_subgroup: per subgroup, its figures by name (`loss`, `balanced_accuracy`, ...).
-        seconds: wall-clock time.
         peers: per client of the global model that was given any, whose models it was given as peers.
         scalars: per client of the global model, what its objective reports of the round (`kept`).
-        bytes_by_client: per client what it was sent and sent; empty where the run did not note it.
+        bytes_by_client: per client the bytes sent to it, those of them that an exchange added to the weights,
+            and those sent by it; empty where the run did not note it.
     """
 
     stage: str
     round: int
     asked: tuple[str, ...]
     answered: tuple[str, ...]
-    loss: float | None
     metrics: Mapping[str, float | None]
     by_subgroup: Mapping[str, Mapping[str, float | None]]
-    seconds: float
-    peers: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    scalars: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    bytes_by_client: Mapping[str, ClientBytes] = field(default_factory=dict)
+    peers: Mapping[str, Sequence[str]]
+    scalars: Mapping[str, Mapping[str, float]]
+    bytes_by_client: Mapping[str, tuple[int, int, int]]
 
     @classmethod
     def from_line(cls, line: Mapping[str, Any]) -> "Round":
         """A round from one parsed line of `metrics.jsonl`; keys that a report does not use are ignored."""
         of_global = (line.get("models") or {}).get(GLOBAL) or {}
-        notes = of_global.get("exchange") or {}
+        notes, sizes = of_global.get("exchange") or {}, line.get("bytes_by_client") or {}
         return cls(
             stage=line["stage"],
             round=line["round"],
             asked=tuple(line["asked"]),
             answered=tuple(line["answered"]),
-            loss=line.get("loss"),
-            metrics=line.get("metrics") or {},
+            metrics={**(line.get("metrics") or {}), "loss": line.get("loss")},
             by_subgroup=line.get("by_subgroup") or {},
-            seconds=line.get("seconds", 0.0),
             peers={client: tuple(note["peers"]) for client, note in notes.items() if note.get("peers")},
             scalars=of_global.get("scalars") or {},
             bytes_by_client={
-                client: ClientBytes(sizes["down"], sizes.get("beside", 0), sizes["up"])
-                for client, sizes in (line.get("bytes_by_client") or {}).items()
+                client: (of["down"], of.get("beside", 0), of["up"]) for client, of in sizes.items()
             },
         )
 
@@ -148,6 +101,11 @@ class StageFacts:
     stage: str
     kind: str
     facts: Mapping[str, Any]
+
+    @property
+    def communities(self) -> Communities:
+        """The communities that it reported; empty where it did not."""
+        return {name: tuple(of["clients"]) for name, of in (self.facts.get("by_community") or {}).items()}
 
 
 @dataclass(frozen=True)
@@ -214,13 +172,13 @@ class ReportData:
     Attributes:
         summary: the run's `summary.json`; its `job`, `recipe`, `seed`, `digest`, `stages` and `versions`
             are shown, and of the last stage's test block the `differences` and `intersections`. Its other
-            figures are not: those come from `counts`, with intervals.
+            figures follow again from `counts`.
         labels: the classes in the order of the model's outputs.
         counts: per stage in the order in which they ran, per subgroup, the counts of the test split. The
             last stage is the one whose models are released. `UNDECLARED` may be one of the subgroups.
         rounds: the rounds of all stages, in order.
         facts: what the stages reported, in order.
-        census: what the clients hold.
+        census: what the clients hold: rows of `client`, `subgroup`, `label`, `split` and `n`.
         fine_tuning: None where the job does not personalize.
         calibration: one entry per calibrated model; empty where the job does not calibrate.
         smallest_cell: scores of fewer patients than this, of a subgroup at a client, were counted together in
@@ -233,10 +191,10 @@ class ReportData:
 
     summary: Mapping[str, Any]
     labels: Sequence[Label]
-    counts: Mapping[str, Mapping[str, Block]]
+    counts: Mapping[str, Blocks]
     rounds: Sequence[Round] = ()
     facts: Sequence[StageFacts] = ()
-    census: Sequence[CensusCell] = ()
+    census: Sequence[Mapping[str, Any]] = ()
     fine_tuning: FineTuning | None = None
     calibration: Sequence[CalibratedModel] = ()
     smallest_cell: int = 1
@@ -244,9 +202,59 @@ class ReportData:
     claimed_tones: Sequence[ClaimedTone] = ()
     notes: Sequence[str] = ()
 
+    @cached_property
+    def tested(self) -> Mapping[str, Mapping[str, Figures]]:
+        """Per stage, the figures of every subgroup with pictures, and of all pictures together."""
+        return {
+            stage: {
+                **{name: figures_of([block], self.labels) for name, block in present(blocks).items()},
+                ALL: figures_of(blocks.values(), self.labels),
+            }
+            for stage, blocks in self.counts.items()
+        }
+
+    @property
+    def last(self) -> str:
+        """The stage whose models are released."""
+        return list(self.counts)[-1]
+
+    @property
+    def blocks(self) -> Blocks:
+        """The test counts of its models, of the subgroups with pictures."""
+        return present(self.counts[self.last])
+
+    @property
+    def total(self) -> Block:
+        """The test counts of all pictures together."""
+        return reduce(add, self.counts[self.last].values())
+
+    @property
+    def figures(self) -> Mapping[str, Figures]:
+        """Their figures, of each subgroup and of all pictures together."""
+        return self.tested[self.last]
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """All subgroups but the undeclared one, in the order in which they first appear."""
+        tested = [name for rows in self.tested.values() for name in compared(rows)]
+        personal = self.fine_tuning
+        fine_tuned = personal.accuracies if personal and personal.per == "subgroup" else ()
+        return tuple(dict.fromkeys([*tested, *fine_tuned]))
+
+    @property
+    def answered_by(self) -> dict[str, CalibratedModel]:
+        """The model of each tested subgroup; a subgroup that no calibrated model answers is left out."""
+        by_name = {model.subgroup: model for model in self.calibration}
+        found = {name: by_name.get(name, by_name.get(GLOBAL)) for name in self.blocks}
+        return {name: model for name, model in found.items() if model is not None}
+
+    def told(self, what: str) -> list[StageFacts]:
+        """The stages that reported such facts, in order."""
+        return [of for of in self.facts if of.facts.get(what)]
+
     def communities(self, stage: str) -> Communities:
         """The communities that a stage reported; empty where it did not."""
-        return communities_of(next((of.facts for of in self.facts if of.stage == stage), {}))
+        return next((of.communities for of in self.facts if of.stage == stage), {})
 
     @property
     def last_test(self) -> Mapping[str, Any]:
@@ -263,11 +271,6 @@ def by_stage(rounds: Iterable[Round]) -> dict[str, list[Round]]:
     return found
 
 
-def communities_of(facts: Mapping[str, Any]) -> Communities:
-    """The communities in a stage's facts; empty where there are none."""
-    return {name: tuple(of["clients"]) for name, of in (facts.get("by_community") or {}).items()}
-
-
 def in_order(clients: Iterable[str], communities: Communities) -> tuple[str, ...]:
     """Sort clients by community, each once, and those of no community last."""
     given = dict.fromkeys(clients)
@@ -275,7 +278,7 @@ def in_order(clients: Iterable[str], communities: Communities) -> tuple[str, ...
     return tuple(dict.fromkeys([*members, *given]))
 
 
-def present(clients: Sequence[str], communities: Communities) -> dict[str, list[str]]:
+def members_among(clients: Sequence[str], communities: Communities) -> dict[str, list[str]]:
     """The members of each community among these clients; a client of several counts in the first."""
     taken: set[str] = set()
     found: dict[str, list[str]] = {}
@@ -291,33 +294,37 @@ def report_data(result: RunResult) -> ReportData:
     """The report data of a finished run."""
     facts = {key: done.outcome.facts for key, done in result.stages.items()}
     names = stage_names(result)
-    tuned = [key for key, found in facts.items() if "validation_accuracies" in found]
     lines = result.context.metrics_log.lines()
-    counts = judged(result)
     stages = [
         {**stage, "name": name}  # as in the rest of the report
         for stage, name in zip(result.summary["stages"], names.values(), strict=True)
     ]
     groups, privacy = result.job.data.subgroups, result.job.privacy
+    read = TypeAdapter(CalibratedModel).validate_python
+    models: Mapping[str, Any] = next((of["models"] for of in facts.values() if "models" in of), {})
     return ReportData(
         summary={**result.summary, "stages": stages},
         labels=result.context.labels,
-        counts={names[key]: test for key, test in counts.items()},
+        counts={names[key]: test for key, test in judged(result).items()},
         rounds=[Round.from_line({**line, "stage": names[line["stage"]]}) for line in lines],
         facts=[StageFacts(names[key], result.job.stage(key).stage, found) for key, found in facts.items()],
-        census=[CensusCell(**row) for row in result.context.census.table()],
-        fine_tuning=next((fine_tuning(facts[key], result.job.stage(key)) for key in tuned), None),
-        calibration=next((calibration(of["models"]) for of in facts.values() if "models" in of), ()),
+        census=result.context.census.table(),
+        fine_tuning=next(
+            (
+                fine_tuning(found, result.job.stage(key))
+                for key, found in facts.items()
+                if "validation_accuracies" in found
+            ),
+            None,
+        ),
+        calibration=tuple(read({"subgroup": name, **model}) for name, model in models.items()),
         smallest_cell=1 if privacy.counts.epsilon is not None else smallest_cell(privacy.min_count),
         tones=groups.tones if isinstance(groups, ToneGroups) else {},
         claimed_tones=next(
             (tones_of(groups, found[TONES]) for found in facts.values() if TONES in found), ()
         ),
         notes=[
-            *dismissed(result.summary),
-            *(f"{line}." for line in result.summary.get("notes", ())),
-            *left_out(lines),
-            *never_there(result.summary),
+            *of_hospitals(result.summary, lines),
             *missing(result),
             *not_counted(result),
             *no_working_point(result),
@@ -332,46 +339,33 @@ def tones_of(groups: Any, counted: Mapping[str, Any]) -> tuple[ClaimedTone, ...]
     return claimed_tones(subgroups, TonePatients.model_validate(counted))
 
 
-def dismissed(summary: Mapping[str, Any]) -> list[str]:
-    """A note on each hospital that left the run."""
-    return [
-        f"{name} was dismissed from the run on {when}: it was asked nothing more, neither to train nor "
-        "for tests. What it taught the models before is in them."
-        for name, when in summary.get("dismissed", {}).items()
-    ]
-
-
-def left_out(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A note on each hospital that was left out of rounds, with the newest reason."""
-    rounds: dict[tuple[str, str], list[int]] = {}
-    reasons: dict[tuple[str, str], str] = {}
+def of_hospitals(summary: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The run's own notes, and one on each hospital that left, missed rounds or never took part."""
+    for name, when in summary.get("dismissed", {}).items():
+        yield (
+            f"{name} was dismissed from the run on {when}: it was asked nothing more, neither to train nor "
+            "for tests. What it taught the models before is in them."
+        )
+    yield from (f"{line}." for line in summary.get("notes", ()))
+    left_out: dict[tuple[str, str], dict[int, str]] = {}
     for line in lines:
         for failure in line.get("failed", ()):
-            key = line["stage"], failure["client"]
-            rounds.setdefault(key, []).append(line["round"])
-            reasons[key] = failure["reason"]
-    return [
-        f"{client} was left out in {len(set(numbers))} rounds of {stage}, last in round {numbers[-1]}: "
-        f"{reasons[stage, client]}"
-        for (stage, client), numbers in rounds.items()
-    ]
+            of_client = left_out.setdefault((line["stage"], failure["client"]), {})
+            of_client[line["round"]] = failure["reason"]
+    for (stage, client), reasons in left_out.items():
+        number, reason = list(reasons.items())[-1]
+        yield (f"{client} was left out in {len(reasons)} rounds of {stage}, last in round {number}: {reason}")
+    for name, why in summary.get("left_out", {}).items():
+        yield (
+            f"{name} took no part in the run, neither to train nor for tests, and of whom its pictures are "
+            f"is not known: {why}"
+        )
 
 
-def never_there(summary: Mapping[str, Any]) -> list[str]:
-    """A note on each hospital that the run was for and that never took part."""
-    return [
-        f"{name} took no part in the run, neither to train nor for tests, and of whom its pictures are is "
-        f"not known: {why}"
-        for name, why in summary.get("left_out", {}).items()
-    ]
-
-
-def missing(result: RunResult) -> list[str]:
+def missing(result: RunResult) -> Iterator[str]:
     """A note on each stage whose figures are without hospitals that did not answer, by subgroup."""
-    found = []
     for key, done in result.stages.items():
-        told = done.outcome.facts.get("missing")
-        if told is None:
+        if (told := done.outcome.facts.get("missing")) is None:
             continue
         of_subgroups = "; ".join(
             f"{name}: {of['pictures']} of {of['held']} test pictures, "
@@ -379,14 +373,13 @@ def missing(result: RunResult) -> list[str]:
             for name, of in told["by_subgroup"].items()
         )
         why = "; ".join(f"{client}: {reason}" for client, reason in told["reasons"].items())
-        found.append(
+        yield (
             f"Figures of {key} are without {told['clients']} of {told['of']} hospitals, which did not answer "
             f"(evaluation.quorum). Missing of {of_subgroups or 'no subgroup'}. {why}."
         )
-    return found
 
 
-def not_counted(result: RunResult) -> list[str]:
+def not_counted(result: RunResult) -> Iterator[str]:
     """A note on each subgroup where hospitals hold more test pictures than their disclosed counts cover."""
     privacy = result.job.privacy
     why = (
@@ -395,26 +388,24 @@ def not_counted(result: RunResult) -> list[str]:
     )
     if privacy.counts.epsilon is not None:
         why += " With noise on counts one picture of each patient is counted."
-    return [
-        f"Not counted: {of['held'] - of['counted']} of {of['held']} test pictures of {name}. {why}"
-        for name, of in result.summary.get("not_counted", {}).items()
-    ]
+    for name, of in result.summary.get("not_counted", {}).items():
+        uncounted = of["held"] - of["counted"]
+        yield f"Not counted: {uncounted} of {of['held']} test pictures of {name}. {why}"
 
 
-def no_working_point(result: RunResult) -> list[str]:
+def no_working_point(result: RunResult) -> Iterator[str]:
     """A note on each model without the working point that the job asks for."""
-    found = []
     for key, done in result.stages.items():
         stage = result.job.stage(key)
-        if isinstance(stage, Calibrate) and stage.sensitivity is not None:
-            models = done.outcome.facts.get("models", {})
-            found += [name for name, model in models.items() if model.get("working_point") is None]
-    return [
-        f"No working point for {name}, though the job asks for a sensitivity: hospitals told of no malignant "
-        "calibration lesion. No lesion is called suspicious there. Raise data.split.calibration, or "
-        "bring malignant lesions."
-        for name in found
-    ]
+        if not isinstance(stage, Calibrate) or stage.sensitivity is None:
+            continue
+        for name, model in done.outcome.facts.get("models", {}).items():
+            if model.get("working_point") is None:
+                yield (
+                    f"No working point for {name}, though the job asks for a sensitivity: hospitals told of "
+                    "no malignant calibration lesion. No lesion is called suspicious there. Raise "
+                    "data.split.calibration, or bring malignant lesions."
+                )
 
 
 def stage_names(result: RunResult) -> dict[str, str]:
@@ -426,11 +417,11 @@ def stage_names(result: RunResult) -> dict[str, str]:
 def judged(result: RunResult) -> dict[str, Blocks]:
     """The test counts of each stage that evaluated its models, not of one that passed counts on."""
     found: dict[str, Blocks] = {}
-    anew = True
+    again = True
     for key, done in result.stages.items():
-        if done.outcome.test and (anew or not result.job.stage(key).passes_figures_on):
+        if done.outcome.test and (again or not result.job.stage(key).passes_figures_on):
             found[key] = done.outcome.test
-        anew = done.outcome.tests_local_models
+        again = done.outcome.tests_local_models
     return found
 
 
@@ -451,9 +442,3 @@ def fine_tuning(facts: Mapping[str, Any], stage: Stage) -> FineTuning:
         strategy=stage.strategy.name if isinstance(stage, Personalize) else None,
         per=facts.get("per", "subgroup"),
     )
-
-
-def calibration(models: Mapping[str, Mapping[str, Any]]) -> list[CalibratedModel]:
-    """The calibrated models from a stage's facts."""
-    read = TypeAdapter(CalibratedModel).validate_python
-    return [read({"subgroup": name, **model}) for name, model in models.items()]

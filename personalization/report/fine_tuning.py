@@ -4,13 +4,12 @@ The price is the frontier of accuracy by allowed spread, as a table and as curve
 and the points that they are compared with.
 """
 
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 
-from personalization.report.data import FineTuning
-from personalization.report.measures import Cell, Row, Table, number, texts, whole
+from personalization.report.data import FineTuning, ReportData
+from personalization.report.measures import number, whole
 from personalization.report.svg import (
     INK,
     MUTED,
@@ -20,205 +19,178 @@ from personalization.report.svg import (
     drawn,
     in_percent,
     in_whole_numbers,
+    key_entry,
     series_colour,
     series_dash,
     series_marker,
 )
-from personalization.selection.proof import Proof
 from personalization.selection.select import ChosenEpochs
+from registry.views.tables import Cell, Row, Table
 
 
-def selection_table(fine_tuning: FineTuning) -> Table:
+def personal(run: ReportData) -> dict[str, Any] | None:
+    """What the section on personal models shows; None where the job does not personalize."""
+    if (tuned := run.fine_tuning) is None:
+        return None
+    own = tuple(tuned.accuracies) if tuned.per == "client" else run.order
+    return {
+        "of": tuned,
+        "key": [key_entry(name, index) for index, name in enumerate(own)],
+        "curves": fine_tuning_curves(tuned, own),
+        "selected": selection_table(tuned),
+        "price_key": frontier_key(tuned),
+        "price": frontier_curves(tuned),
+        "priced": frontier_table(tuned),
+    }
+
+
+def selection_table(tuned: FineTuning) -> Table:
     """One row per subgroup or client: the global model, the selected epoch, the band without the floor."""
-    selection = fine_tuning.selection
-    alone = selection.band_alone
+    selection, alone = tuned.selection, tuned.selection.band_alone
     rows = []
     for name, epoch in selection.epochs.items():
         start, reached = selection.global_accuracies[name], selection.accuracies[name]
-        best = max(fine_tuning.accuracies[name].values())
-        cells = [
-            Cell(whole(fine_tuning.pictures[name])),
-            Cell(number(start, "percent")),
+        cells: list[Cell | str] = [
+            whole(tuned.pictures[name]),
+            number(start, "percent"),
             Cell(str(epoch), "the global model" if epoch == 0 else ""),
-            Cell(number(reached, "percent")),
-            Cell(number(reached - start, "points")),
-            Cell(number(best, "percent")),
+            number(reached, "percent"),
+            number(reached - start, "points"),
+            number(max(tuned.accuracies[name].values()), "percent"),
         ]
         if selection.proofs:
-            cells.append(_shown(selection.proofs.get(name)))
+            proof, shown = selection.proofs.get(name), Cell("", "the rule chose the global model")
+            if proof is not None:
+                outcome = "is taken" if proof.holds else "is refused"
+                shown = Cell(f"epoch {proof.epoch} {outcome}", proof.reason)
+            cells.append(shown)
         if alone is not None:
             cells.append(Cell(number(alone.accuracies[name], "percent"), f"epoch {alone.epochs[name]}"))
-        rows.append(Row(name, tuple(cells)))
+        rows.append(Row.of(name, *cells))
     columns = (
-        fine_tuning.per,
-        "validation pictures",
-        "global model",
-        "selected epoch",
-        "accuracy there",
-        "gain",
+        *(tuned.per, "validation pictures", "global model", "selected epoch", "accuracy there", "gain"),
         "best of all epochs",
         *(("proof on the same pictures",) if selection.proofs else ()),
         *(("the band without the floor",) if alone is not None else ()),
     )
-    return Table("Selected models, on the validation split", columns, tuple(rows))
+    return Table.of("Selected models, on the validation split", columns, rows)
 
 
-def _shown(proof: Proof | None) -> Cell:
-    """Whether the epoch that the rule chose may take the global model's place, and why."""
-    if proof is None:
-        return Cell("", "the rule chose the global model")
-    return Cell(f"epoch {proof.epoch} {'is taken' if proof.holds else 'is refused'}", proof.reason)
-
-
-def marked_points(fine_tuning: FineTuning) -> dict[str, ChosenEpochs]:
+def marked_points(tuned: FineTuning) -> dict[str, ChosenEpochs]:
     """The named points, from the smallest spread that the rule allows to every best epoch."""
-    selection = fine_tuning.selection
-    steps = fine_tuning.frontier
-    named = {"smallest spread": steps[0], "selected": selection.chosen}
-    if selection.band_alone is not None:
-        named["the band without the floor"] = selection.band_alone
-    named["every subgroup at its best"] = steps[-1]
-    named["the global model for all"] = fine_tuning.all_global
-    return named
+    alone = tuned.selection.band_alone
+    return {
+        "smallest spread": tuned.frontier[0],
+        "selected": tuned.selection.chosen,
+        **({} if alone is None else {"the band without the floor": alone}),
+        "every subgroup at its best": tuned.frontier[-1],
+        "the global model for all": tuned.all_global,
+    }
 
 
-def frontier_table(fine_tuning: FineTuning) -> Table:
+def frontier_table(tuned: FineTuning) -> Table:
     """Spread, lowest and mean accuracy of the named points; equal points share a row."""
-    rows: dict[tuple[tuple[str, int], ...], list[str]] = {}
-    points = marked_points(fine_tuning)
+    points = marked_points(tuned)
+    names: dict[tuple[tuple[str, int], ...], list[str]] = {}
     for name, point in points.items():
-        rows.setdefault(tuple(point.epochs.items()), []).append(name)
-    units = list(fine_tuning.accuracies)
-    return Table(
-        "The price of fairness, on the validation split",
-        ("choice", "spread", "lowest", "mean", *(f"epoch of {name}" for name in units)),
-        tuple(_row("; ".join(names), points[names[0]], units) for names in rows.values()),
+        names.setdefault(tuple(point.epochs.items()), []).append(name)
+    rows = (
+        Row.of("; ".join(of), number(points[of[0]].spread, "points"), *_reached(tuned, points[of[0]]))
+        for of in names.values()
     )
+    columns = ("choice", "spread", *_columns(tuned))
+    return Table.of("The price of fairness, on the validation split", columns, rows)
 
 
-def steps_table(fine_tuning: FineTuning) -> Table:
+def steps_table(tuned: FineTuning) -> Table:
     """Every step of the frontier."""
-    units = list(fine_tuning.accuracies)
-    return Table(
-        "The best reachable accuracy by allowed spread",
-        ("spread from", "lowest", "mean", *(f"epoch of {name}" for name in units)),
-        tuple(
-            Row(
-                number(step.spread, "points"),
-                texts(
-                    number(step.worst, "percent"),
-                    number(step.mean, "percent"),
-                    *(str(step.epochs[name]) for name in units),
-                ),
-            )
-            for step in fine_tuning.frontier
-        ),
-    )
+    rows = (Row.of(number(step.spread, "points"), *_reached(tuned, step)) for step in tuned.frontier)
+    columns = ("spread from", *_columns(tuned))
+    return Table.of("The best reachable accuracy by allowed spread", columns, rows)
 
 
-def _row(name: str, point: ChosenEpochs, units: list[str]) -> Row:
-    cells = texts(
-        number(point.spread, "points"),
-        number(point.worst, "percent"),
-        number(point.mean, "percent"),
-        *(str(point.epochs[unit]) for unit in units),
-    )
-    return Row(name, cells)
+def _columns(tuned: FineTuning) -> list[str]:
+    return ["lowest", "mean", *(f"epoch of {name}" for name in tuned.accuracies)]
 
 
-def fine_tuning_curves(fine_tuning: FineTuning, order: tuple[str, ...]) -> Panel:
+def _reached(tuned: FineTuning, point: ChosenEpochs) -> list[str]:
+    accuracies = (number(value, "percent") for value in (point.worst, point.mean))
+    return [*accuracies, *(str(point.epochs[name]) for name in tuned.accuracies)]
+
+
+def fine_tuning_curves(tuned: FineTuning, order: tuple[str, ...]) -> Panel:
     """One curve per subgroup; the shaded band runs from the lowest selected accuracy up."""
-    selection = fine_tuning.selection
-    subgroups = [name for name in order if name in fine_tuning.accuracies]
+    selection = tuned.selection
+    indices = {name: index for index, name in enumerate(order) if name in tuned.accuracies}
 
     def draw(axes: Axes) -> None:
         low = selection.chosen.worst
         axes.axhspan(low, low + selection.config.band, color=MUTED, alpha=0.18, linewidth=0)
-        for name in subgroups:
-            index = order.index(name)
-            epochs, accuracies = zip(*sorted(fine_tuning.accuracies[name].items()), strict=True)
-            axes.plot(epochs, accuracies, color=series_colour(index), linestyle=series_dash(index))
-            axes.plot(
-                selection.epochs[name],
-                selection.accuracies[name],
-                color=series_colour(index),
-                marker=series_marker(index),
-                markersize=8,
-                markeredgecolor=INK,
-                clip_on=False,
-                zorder=5,
-            )
+        for name, index in indices.items():
+            epochs, accuracies = zip(*sorted(tuned.accuracies[name].items()), strict=True)
+            colour, at = series_colour(index), (selection.epochs[name], selection.accuracies[name])
+            axes.plot(epochs, accuracies, color=colour, linestyle=series_dash(index))
+            _mark(axes, *at, color=colour, marker=series_marker(index), markersize=8)
         in_whole_numbers(axes.xaxis)
         axes.set(xlabel="epoch of fine-tuning (0 is the global model)", ylabel="validation accuracy")
         in_percent(axes.yaxis)
 
-    epochs = sorted({epoch for name in subgroups for epoch in fine_tuning.accuracies[name]})
-    table = Table(
-        "Validation accuracy by epoch",
-        ("epoch", *subgroups),
-        tuple(
-            Row(
-                str(epoch),
-                tuple(
-                    Cell(
-                        number(fine_tuning.accuracies[name].get(epoch), "percent"),
-                        "selected" if selection.epochs[name] == epoch else "",
-                    )
-                    for name in subgroups
-                ),
-            )
-            for epoch in epochs
-        ),
+    rows = (
+        Row.of(
+            str(epoch),
+            *(
+                Cell(
+                    number(tuned.accuracies[name].get(epoch), "percent"),
+                    "selected" if selection.epochs[name] == epoch else "",
+                )
+                for name in indices
+            ),
+        )
+        for epoch in sorted({epoch for name in indices for epoch in tuned.accuracies[name]})
     )
-    svg = drawn(
-        "fine-tuning", f"Validation accuracy by epoch. {selection.explanation}", draw, width=4.2, height=2.9
-    )
-    return Panel("Validation accuracy by epoch", svg, "Marks: selected epochs. Shaded: the band.", table)
+    title = "Validation accuracy by epoch"
+    svg = drawn("fine-tuning", f"{title}. {selection.explanation}", draw, 4.2, 2.9)
+    table = Table.of(title, ("epoch", *indices), rows)
+    return Panel(title, svg, "Marks: selected epochs. Shaded: the band.", table)
 
 
 _DASHES = (5, 1.6)  # of the mean, so that the curves are told apart without colour
 
-CURVES: tuple[tuple[Callable[[ChosenEpochs], float], str | tuple[int, tuple[float, ...]]], ...] = (
-    (lambda point: point.worst, "solid"),
-    (lambda point: point.mean, (0, _DASHES)),
-)
+CURVES = {"worst": "solid", "mean": (0, _DASHES)}
 """What is read off a choice, and how it is drawn."""
 
-_BESIDE_A_LINE: Mapping[str, Any] = {
-    "color": MUTED,
-    "fontsize": 7.5,
-    "xycoords": ("data", "axes fraction"),
-    "textcoords": "offset points",
-}
 
-
-def frontier_key(fine_tuning: FineTuning) -> tuple[KeyEntry, ...]:
+def frontier_key(tuned: FineTuning) -> tuple[KeyEntry, ...]:
     """The legend of the two curves, and of those without the floor where that differs."""
     dashes = " ".join(f"{2 * length:g}" for length in _DASHES)
     own = (KeyEntry("lowest", VARIABLES[INK], ""), KeyEntry("mean", VARIABLES[INK], dashes))
-    if fine_tuning.frontier_without_floor is None:
+    if tuned.frontier_without_floor is None:
         return own
     return (*own, KeyEntry("both without the floor", VARIABLES[MUTED], ""))
 
 
-def frontier_curves(fine_tuning: FineTuning) -> Panel:
+def frontier_curves(tuned: FineTuning) -> Panel:
     """Two step curves, with the selected epochs and the global model marked on them."""
-    steps, beside = fine_tuning.frontier, fine_tuning.frontier_without_floor
-    selected, everywhere = fine_tuning.selection.chosen, fine_tuning.all_global
-    band = fine_tuning.selection.config.band
+    steps, beside = tuned.frontier, tuned.frontier_without_floor
+    selected, everywhere = tuned.selection.chosen, tuned.all_global
+    band = tuned.selection.config.band
     ends = [point.spread for point in (*steps, *(beside or ()), selected, everywhere)]
     end = 1.08 * max(*ends, min(band, 1.5 * max(ends)), 0.01)
 
     def draw(axes: Axes) -> None:
         if band <= end:
             axes.axvline(band, color=MUTED, linewidth=1, linestyle=(0, (1, 2)))
-            axes.annotate("band", (band, 1), (3, -8), **_BESIDE_A_LINE)
+            places: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+            axes.annotate("band", (band, 1), (3, -8), color=MUTED, fontsize=7.5, **places)
         for points, colour, width in ((beside or (), MUTED, 1.0), (steps, INK, 1.8)):
-            for read, dashes in CURVES:
-                _steps(axes, points, read, end, color=colour, linewidth=width, linestyle=dashes)
-        for read, _ in CURVES:
-            _mark(axes, everywhere.spread, read(everywhere), marker="s", markerfacecolor="none")
-            _mark(axes, selected.spread, read(selected), marker="o", color=INK)
+            for name, dashes in CURVES.items() if points else ():
+                # A choice holds up to the spread of the next, and the last to the end.
+                values = [getattr(point, name) for point in (*points, points[-1])]
+                spreads = [*(point.spread for point in points), end]
+                axes.step(spreads, values, where="post", color=colour, linewidth=width, linestyle=dashes)
+        for name in CURVES:
+            _mark(axes, everywhere.spread, getattr(everywhere, name), marker="s", markerfacecolor="none")
+            _mark(axes, selected.spread, getattr(selected, name), marker="o", color=INK)
         axes.set(
             xlim=(0, end), xlabel="allowed spread between subgroups, points", ylabel="validation accuracy"
         )
@@ -229,27 +201,15 @@ def frontier_curves(fine_tuning: FineTuning) -> Panel:
     listed = "; ".join(
         f"{name}: spread {number(point.spread, 'points')}, lowest {number(point.worst, 'percent')}, "
         f"mean {number(point.mean, 'percent')}"
-        for name, point in marked_points(fine_tuning).items()
+        for name, point in marked_points(tuned).items()
     )
     title = "The price of fairness"
     alternative = f"{title}: the highest lowest and mean validation accuracy by allowed spread. {listed}."
     caption = "Filled circles: the selected epochs. Hollow squares: the global model for all."
-    svg = drawn("frontier", alternative, draw, width=4.2, height=2.9)
-    return Panel(title, svg, caption, steps_table(fine_tuning))
-
-
-def _steps(
-    axes: Axes,
-    points: Sequence[ChosenEpochs],
-    read: Callable[[ChosenEpochs], float],
-    end: float,
-    **style: Any,
-) -> None:
-    """A curve that holds each choice up to the spread of the next, and the last to the end."""
-    if points:
-        values = [read(point) for point in points]
-        axes.step([*(point.spread for point in points), end], [*values, values[-1]], where="post", **style)
+    svg = drawn("frontier", alternative, draw, 4.2, 2.9)
+    return Panel(title, svg, caption, steps_table(tuned))
 
 
 def _mark(axes: Axes, at: float, value: float, **style: Any) -> None:
-    axes.plot(at, value, markersize=7, markeredgecolor=INK, clip_on=False, zorder=5, linestyle="", **style)
+    style = {"markersize": 7, "markeredgecolor": INK, "linestyle": "", **style}
+    axes.plot(at, value, clip_on=False, zorder=5, **style)

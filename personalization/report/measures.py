@@ -1,214 +1,123 @@
-"""Metrics of the report with their 95 % intervals, from counts, and how numbers and cells are written.
+"""Rows of figures and how they are written: numbers with 95 % intervals, cells of tables, measures.
 
-Percentages have one decimal, areas and errors three.
+A row has figures by name with their `intervals`, as `summary.json` has them. Percentages have one decimal,
+areas and errors three.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
-from math import isnan
 from operator import add
-from typing import Any, Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Literal, NamedTuple
 
 from registry.bundle.counts.counting import Block
-from registry.bundle.counts.lesions import LesionSums
-from registry.bundle.counts.score_bins import probability_text
+from registry.bundle.counts.score_bins import LOGIT_BINS, probability_text
 from registry.bundle.labels import UNDECLARED, Label, malignant_classes
 from registry.bundle.metrics import selective
-from registry.bundle.metrics.fairness import fairness_limits
-from registry.bundle.metrics.intervals import Limits, sample_of
-from registry.bundle.metrics.summary import limits_of
+from registry.bundle.metrics.patient import UNKNOWN, Told, told
+from registry.bundle.metrics.summary import summarise
+from registry.views.tables import Cell
 
-Malignant = NDArray[np.bool_]
-"""Which classes are malignant, `(classes,)`."""
+Figures = Mapping[str, Any]
+Blocks = Mapping[str, Block]
+"""Test counts by subgroup."""
+
+Unit = Literal["percent", "ratio", "points"]
+
+ALL = "all pictures"
+ABSENT = "–"
+"""Stands where a figure is not defined, such as a recall without pictures of the class."""
+
+_UNITS: Mapping[Unit, str] = {"percent": "\u202f%", "ratio": "", "points": "\u202fpts"}  # never wrapped
 
 
-@dataclass(frozen=True)
-class Measure:
-    """A measure that is shown per subgroup.
+class Measure(NamedTuple):
+    """A measure that is shown per subgroup: its name on the page, and one line for who does not know it."""
 
-    Attributes:
-        key: its name in `summary.json`.
-        title: its name on the page.
-        percent: whether it is a share, written in percent; else a number from 0 to 1.
-        higher_is_better: in which direction it improves.
-        meaning: one line for a reader who does not know it.
-    """
-
-    key: str
     title: str
-    percent: bool
-    higher_is_better: bool
     meaning: str
 
 
-MEASURES = (
-    Measure(
-        "malignant_sensitivity",
-        "Malignant sensitivity",
-        True,
-        True,
-        "share of malignant pictures that are answered as malignant",
+MEASURES = {
+    "malignant_sensitivity": Measure(
+        "Malignant sensitivity", "share of malignant pictures that are answered as malignant"
     ),
-    Measure(
-        "malignant_specificity",
-        "Malignant specificity",
-        True,
-        True,
-        "share of other pictures that are not answered as malignant",
+    "malignant_specificity": Measure(
+        "Malignant specificity", "share of other pictures that are not answered as malignant"
     ),
-    Measure(
-        "malignancy_auroc",
-        "AUROC, malignancy",
-        False,
-        True,
-        "chance that a malignant lesion scores above one that is not; 0.5 is guessing",
+    "malignancy_auroc": Measure(
+        "AUROC, malignancy", "chance that a malignant lesion scores above one that is not; 0.5 is guessing"
     ),
-    Measure(
-        "balanced_accuracy",
+    "balanced_accuracy": Measure(
         "Balanced accuracy",
-        True,
-        True,
         "mean recall over the classes present, so that rare diseases weigh as much as common ones",
     ),
-    Measure("accuracy", "Accuracy", True, True, "share of pictures answered rightly"),
-    Measure(
-        "ece",
-        "Calibration error",
-        False,
-        False,
-        "ECE: mean distance between stated confidence and share of right answers",
+    "accuracy": Measure("Accuracy", "share of pictures answered rightly"),
+    "ece": Measure(
+        "Calibration error", "ECE: mean distance between stated confidence and share of right answers"
     ),
-    Measure("auroc", "AUROC", False, True, "mean over classes, one against the rest"),
-    Measure(
-        "aurc",
-        "Area under risk-coverage",
-        False,
-        False,
-        "mean error when the least confident pictures are referred first",
+    "auroc": Measure("AUROC", "mean over classes, one against the rest"),
+    "aurc": Measure(
+        "Area under risk-coverage", "mean error when the least confident pictures are referred first"
     ),
-    Measure(
-        "macro_precision",
-        "Macro precision",
-        True,
-        True,
-        "mean over classes of the share of right answers among those given",
+    "macro_precision": Measure(
+        "Macro precision", "mean over classes of the share of right answers among those given"
     ),
-    Measure("macro_f1", "Macro F1", True, True, "mean F1 over the classes present"),
-    Measure(
-        "specificity",
-        "Specificity",
-        True,
-        True,
-        "mean over classes of the share of other pictures that were not given this answer",
+    "macro_f1": Measure("Macro F1", "mean F1 over the classes present"),
+    "specificity": Measure(
+        "Specificity", "mean over classes of the share of other pictures that were not given this answer"
     ),
-    Measure("auprc", "AUPRC", False, True, "average precision, mean over classes"),
-)
-"""In the order in which they are read."""
+    "auprc": Measure("AUPRC", "average precision, mean over classes"),
+}
+"""By their names in `summary.json`, in the order in which they are read."""
 
 FIRST = 6
 """So many measures are shown at once; the others are folded away."""
 
-BY_KEY = {measure.key: measure for measure in MEASURES}
+ERRORS = frozenset({"ece", "mce", "aurc"})
+"""Figures of which lower ones are better."""
+
+_RATIOS = ERRORS | {"malignancy_auroc", "auroc", "auprc"}
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A figure and the ends of its 95 % interval; None where it is not defined."""
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-
-    @classmethod
-    def of(cls, limits: Limits) -> "Estimate":
-        """A single figure."""
-        if isnan(limits.value):
-            return cls(None)
-        return cls(float(limits.value), float(limits.low), float(limits.high))
-
-    @classmethod
-    def in_summary(cls, row: Mapping[str, Any], key: str) -> "Estimate":
-        """A figure of a row of figures as `summary.json` has them."""
-        return cls(row.get(key), *((row.get("intervals") or {}).get(key) or (None, None)))
-
-    @classmethod
-    def of_sums(cls, sums: LesionSums) -> "Estimate":
-        """A share of pictures."""
-        return cls(selective.mean_of(sums), *(selective.share_interval(sums) or (None, None)))
+def unit_of(key: str) -> Unit:
+    """Whether a measure is a share, written in percent, or another number from 0 to 1."""
+    return "ratio" if key in _RATIOS else "percent"
 
 
-def measures_of(labels: Sequence[Label]) -> tuple[Measure, ...]:
-    """The measures of a job with these classes, none of them twice.
+def measures_of(labels: Sequence[Label]) -> list[str]:
+    """The measures of a job with these classes, none of them twice."""
+    return [key for key in MEASURES if key != "auroc" or not auroc_is_of_malignancy(labels)]
 
-    Of two classes one of which is malignant, AUROC is that of malignancy.
-    """
-    twice = auroc_is_of_malignancy(labels)
-    return tuple(measure for measure in MEASURES if not (twice and measure.key == "auroc"))
+
+def has_both_kinds(labels: Sequence[Label]) -> bool:
+    """Whether some classes are malignant and others not."""
+    malignant = malignant_classes(labels)
+    return bool(malignant.any()) and not malignant.all()
 
 
 def auroc_is_of_malignancy(labels: Sequence[Label]) -> bool:
     """Whether AUROC, of either class and in the mean, is that of malignancy: one of two is malignant."""
-    malignant = malignant_classes(labels)
-    return len(labels) == 2 and bool(malignant.any()) and not malignant.all()
+    return len(labels) == 2 and has_both_kinds(labels)
 
 
-def estimate(key: str, block: Block, malignant: Malignant | None = None) -> Estimate:
-    """A figure of one subgroup by its name in `summary.json`, with the interval that it has there.
-
-    Args:
-        key: its name.
-        block: the subgroup's counts.
-        malignant: which classes are malignant, `(classes,)`; for malignant sensitivity and specificity.
-    """
-    return Estimate.of(limits_of(key, sample_of(block), malignant))
-
-
-def sides(block: Block, malignant: Malignant) -> tuple[int, int]:
-    """Malignant pictures and others."""
-    of_class = block.point.confusion.sum(axis=-1)
-    return int(of_class[malignant].sum()), int(of_class[~malignant].sum())
+def figures_of(blocks: Iterable[Block], labels: Sequence[Label]) -> Figures:
+    """Every figure of some counts together, with what thresholds do to them where that was counted."""
+    block = reduce(add, blocks)
+    found = summarise({ALL: block}, labels, ())
+    if block.decisions is None:
+        return found
+    decided = selective.decided(block.decisions, block.kinds)
+    return {**found, **decided, "intervals": {**found["intervals"], **decided["intervals"]}}
 
 
-def estimate_over(key: str, blocks: Mapping[str, Block]) -> Estimate:
-    """A figure that compares subgroups, such as the spread, likewise."""
-    found = fairness_limits({name: sample_of(block) for name, block in blocks.items()})
-    return Estimate.of(found[key]) if key in found else Estimate(None)
+def compared(rows: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the subgroups that fairness compares, which are declared."""
+    return {name: row for name, row in rows.items() if name not in (UNDECLARED, ALL)}
 
 
-def total(blocks: Mapping[str, Block]) -> Block:
-    """The counts of all pictures together, those of undeclared subgroup included."""
-    return reduce(add, blocks.values())
-
-
-def compared(blocks: Mapping[str, Block]) -> dict[str, Block]:
-    """The subgroups that fairness compares: declared, and with pictures."""
-    return {name: block for name, block in blocks.items() if name != UNDECLARED and int(block.point.n)}
-
-
-def present(blocks: Mapping[str, Block]) -> dict[str, Block]:
+def present(blocks: Blocks) -> dict[str, Block]:
     """The subgroups that have pictures, declared or not."""
     return {name: block for name, block in blocks.items() if int(block.point.n)}
-
-
-ALL = "all pictures"
-
-
-def with_all(blocks: Mapping[str, Block]) -> dict[str, Block]:
-    """The subgroups that have pictures, and all pictures together."""
-    return {**present(blocks), ALL: total(blocks)}
-
-
-Unit = Literal["percent", "ratio", "points"]
-
-ABSENT = "–"
-"""Stands where a figure is not defined, such as a recall without pictures of the class."""
-
-
-_UNITS: Mapping[Unit, str] = {"percent": "\u202f%", "ratio": "", "points": "\u202fpts"}  # never wrapped
 
 
 def number(value: float | None, unit: Unit = "ratio") -> str:
@@ -219,24 +128,41 @@ def number(value: float | None, unit: Unit = "ratio") -> str:
     return written.replace("-", "−") + _UNITS[unit]
 
 
-def threshold(probability: float) -> str:
-    """A threshold in percent, near 0 and 1 in as many decimals as it takes: 0.99988 as `99.988 %`."""
+def threshold(score_bin: int) -> str:
+    """The lower edge of a score bin in percent, near 0 and 1 in as many decimals as it takes: `99.988 %`."""
+    probability = LOGIT_BINS.lower(score_bin)
     places = len(probability_text(probability).partition(".")[2])
     return f"{100 * probability:.{places - 2}f}{_UNITS['percent']}"
 
 
-def interval(estimate: Estimate, unit: Unit = "ratio") -> str:
+def interval(ends: Sequence[float] | None, unit: Unit = "ratio") -> str:
     """The ends of an interval without their unit, `68.0 to 80.1`; empty where there is none."""
-    if estimate.low is None or estimate.high is None:
-        return ""
-    low, high = (number(end, unit).removesuffix(_UNITS[unit]) for end in (estimate.low, estimate.high))
-    return f"{low} to {high}"
+    return " to ".join(number(end, unit).removesuffix(_UNITS[unit]) for end in ends or ())
 
 
-def with_interval(estimate: Estimate, unit: Unit = "ratio") -> str:
-    """A figure and its interval in one line, `74.2 % (68.0 to 80.1)`."""
-    ends = interval(estimate, unit)
-    return f"{number(estimate.value, unit)} ({ends})" if ends else number(estimate.value, unit)
+def with_interval(found: Told, unit: Unit = "ratio") -> str:
+    """A figure and its interval in one line, `74.2 % (68.0 to 80.1)`, or why there is none."""
+    if found.value is None:
+        return _absent(found)
+    ends = interval(found.interval, unit)
+    return f"{number(found.value, unit)} ({ends})" if ends else number(found.value, unit)
+
+
+def cell(row: Figures, key: str, unit: Unit = "ratio") -> Cell:
+    """A figure of a row with its interval as the note, or why there is none."""
+    found = told(row, key)
+    if found.value is None:
+        return Cell(_absent(found))
+    return Cell(number(found.value, unit), interval(found.interval, unit))
+
+
+def cells(row: Figures, keys: Iterable[str], unit: Unit | None = "ratio") -> list[Cell]:
+    """Several figures of a row; without a unit, each in that of the measure."""
+    return [cell(row, key, unit or unit_of(key)) for key in keys]
+
+
+def _absent(found: Told) -> str:
+    return ABSENT if found.words == UNKNOWN else found.words
 
 
 def whole(value: int) -> str:
@@ -244,9 +170,19 @@ def whole(value: int) -> str:
     return f"{value:,}".replace(",", "\u202f")
 
 
+def share(x: int, n: int) -> str:
+    """`3 of 102`."""
+    return f"{whole(x)} of {whole(n)}"
+
+
 def pictures(value: int) -> str:
     """A count of pictures in words."""
     return f"{whole(value)} picture{'' if value == 1 else 's'}"
+
+
+def sides(row: Figures) -> str:
+    """`21 malignant, 79 other`."""
+    return f"{whole(row['n_malignant'])} malignant, {whole(row['n_other'])} other"
 
 
 def size(num_bytes: float) -> str:
@@ -267,46 +203,9 @@ def duration(seconds: float) -> str:
     return f"{minutes:.0f}\u202fmin" if minutes < 120 else f"{hours:.1f}\u202fh"
 
 
-def listed(items: list[str] | tuple[str, ...]) -> str:
+def listed(items: Sequence[str]) -> str:
     """`a, b and c`."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One cell: its text and, smaller, a note; `alert` where a stage made it worse."""
-
-    text: str
-    note: str = ""
-    alert: bool = False
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row: its header and its cells."""
-
-    header: str
-    cells: tuple[Cell, ...]
-    is_total: bool = False
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table; `columns` starts with the title of the row headers."""
-
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-
-
-def cell(estimate: Estimate, unit: Unit = "ratio") -> Cell:
-    """A figure with its interval as the note."""
-    return Cell(number(estimate.value, unit), interval(estimate, unit))
-
-
-def texts(*values: str) -> tuple[Cell, ...]:
-    """Plain cells."""
-    return tuple(Cell(value) for value in values)
 
 
 def label_name(label: Label, *, malignancy: bool = False) -> str:

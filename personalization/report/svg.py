@@ -20,7 +20,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from personalization.report.measures import Table
+from registry.views.tables import Table
 
 INK = "#00000a"
 MUTED = "#00000b"
@@ -118,7 +118,7 @@ class Panel:
 
 
 def drawn(
-    name: str, alternative: str, draw: Callable[[Axes], None], *, width: float = 3.6, height: float = 2.5
+    name: str, alternative: str, draw: Callable[[Axes], None], width: float = 3.6, height: float = 2.5
 ) -> Markup:
     """Draw one panel as inline SVG.
 

@@ -9,12 +9,6 @@ adds a floor: no subgroup may fall below the global model (epoch 0, always a can
 the band. Where the band cannot be met the smallest achievable spread
 is taken, and `Selection` says so and what meeting the band would have cost.
 
-Why the search is exact and still short: let m be the highest accuracy for which every subgroup has a
-candidate in [m, m + band]. No choice has a higher minimum, and every choice within that window has exactly
-the minimum m, so the subgroups no longer constrain each other: each takes its best accuracy in the window
-and, of those, its earliest epoch. This is also the lexicographically earliest choice and the one with the
-smallest sum of epochs, so the last tie-break needs no order of subgroups.
-
 Departures: the floor and epoch 0 are not in the paper; `rule: paper` leaves the floor out. What the floor's
 rule chooses must be proven besides (`proof`): where it is not, the global model stays.
 
@@ -24,20 +18,21 @@ The user chooses the band of `selection`, one number. The frontier shows what ea
 spread s, the highest minimum and the highest mean of validation accuracy that any choice of one epoch per
 subgroup reaches with max − min ≤ s.
 
-Why one choice per spread maximises both: let m(s) be the highest minimum. The choice that `selection` makes
-takes each subgroup's best accuracy up to m(s) + s. Any other choice within s has a minimum m' ≤ m(s), so none
-of its accuracies lies above m' + s ≤ m(s) + s, and none is higher than the one taken: the minimum and the
-mean are highest together, with no trade-off between them.
+Why one choice per spread maximises both: let m(s) be the highest minimum, and take each subgroup's best
+accuracy up to m(s) + s, at its earliest epoch. Any other choice within s has a minimum m' ≤ m(s), so none of
+its accuracies lies above m' + s ≤ m(s) + s, and none is higher than the one taken: the minimum and the mean
+are highest together, with no trade-off between them. That choice is also the one with the smallest sum of
+epochs, so the last tie-break needs no order of subgroups.
 
 Why the computation is exact and short: that choice is determined by its highest accuracy t alone, since each
 subgroup takes its best accuracy up to t. So every choice on the frontier has one of the accuracies that occur
 as its t. As t falls, neither minimum nor mean rises: a choice is on the frontier where no choice with a
-higher t has a spread as small.
+higher t has a spread as small. What a band chooses is the last step within it, or else the first.
 
 Departures: the paper has no frontier.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -53,11 +48,14 @@ from training.config import FrozenConfig
 _MAX_DENOMINATOR = 10**6
 
 
+Rule = Literal["floor", "paper"]
+
+
 class SelectionConfig(FrozenConfig):
     """How one epoch per subgroup is chosen."""
 
     band: float = Field(0.05, ge=0, le=1)  # largest max − min of validation accuracy over subgroups
-    rule: Literal["floor", "paper"] = "floor"  # `paper` is the band without the floor
+    rule: Rule = "floor"  # `paper` is the band without the floor
     proof: ProofConfig | None = ProofConfig()  # null takes what the floor chooses, proven or not
 
     @property
@@ -141,32 +139,6 @@ class Selection:
         return _explain(self)
 
 
-@dataclass(frozen=True)
-class RankedEpochs:
-    """One subgroup's epochs sorted by accuracy, at equal accuracy the latest first.
-
-    The last entry at or below a bound is then the best accuracy there at its earliest epoch.
-    """
-
-    accuracies: list[Fraction]
-    epochs: list[int]
-
-    @classmethod
-    def of(cls, by_epoch: Mapping[int, Fraction], floor: Fraction) -> "RankedEpochs":
-        """The epochs at or above the floor."""
-        kept = sorted((accuracy, -epoch) for epoch, accuracy in by_epoch.items() if accuracy >= floor)
-        return cls([accuracy for accuracy, _ in kept], [-epoch for _, epoch in kept])
-
-    def lowest_from(self, bound: Fraction) -> Fraction | None:
-        """The lowest accuracy at or above the bound; None where all lie below it."""
-        position = bisect_left(self.accuracies, bound)
-        return self.accuracies[position] if position < len(self.accuracies) else None
-
-    def best_up_to(self, bound: Fraction) -> int:
-        """The earliest epoch of the highest accuracy at or below the bound, which must not be below all."""
-        return self.epochs[bisect_right(self.accuracies, bound) - 1]
-
-
 def select(accuracies: Mapping[str, Mapping[int, float]], config: SelectionConfig) -> Selection:
     """Choose one epoch per subgroup by an exact search.
 
@@ -178,27 +150,51 @@ def select(accuracies: Mapping[str, Mapping[int, float]], config: SelectionConfi
     Returns:
         The choice; equal inputs in another order give the same epochs.
     """
-    exact = exact_accuracies(accuracies)
     band = _ratio(config.band)
-    floors = floors_of(exact, config.model_copy(update={"rule": "floor"}))
-    unbounded = floors_of(exact, config.model_copy(update={"rule": "paper"}))
 
-    alone, alone_smallest = _search(exact, unbounded, band)
-    if config.rule == "floor":
-        chosen, smallest = _search(exact, floors, band)
-        binding = tuple(name for name, epoch in alone.items() if exact[name][epoch] < floors[name])
-    else:
-        chosen, smallest, binding = alone, alone_smallest, ()
+    def search(rule: Rule) -> tuple[Fraction, dict[str, int]]:
+        steps = _steps(accuracies, rule)
+        within = [epochs for spread, epochs in steps if spread <= band]
+        return steps[0][0], within[-1] if within else steps[0][1]
 
+    smallest, chosen = search(config.rule)
+    _, alone = search("paper")
+    start = {name: by_epoch[0] for name, by_epoch in accuracies.items()}
+    binding = tuple(
+        name
+        for name, epoch in alone.items()
+        if config.rule == "floor" and _ratio(accuracies[name][epoch]) < _ratio(start[name])
+    )
     return Selection(
         config=config,
         chosen=chosen_epochs(accuracies, chosen),
-        global_accuracies={name: by_epoch[0] for name, by_epoch in accuracies.items()},
+        global_accuracies=start,
         within_band=smallest <= band,
         smallest_spread=float(smallest),
         floor_binding=binding,
         band_alone=chosen_epochs(accuracies, alone) if binding else None,
     )
+
+
+def _steps(
+    accuracies: Mapping[str, Mapping[int, float]], rule: Rule
+) -> list[tuple[Fraction, dict[str, int]]]:
+    """The choices on the frontier with their spreads, from the smallest spread to the largest."""
+    ranked: dict[str, list[tuple[Fraction, int]]] = {}  # by accuracy, of equal ones the latest epoch first
+    for name, by_epoch in accuracies.items():
+        kept = {epoch: _ratio(accuracy) for epoch, accuracy in by_epoch.items()}
+        floor = kept[0] if rule == "floor" else 0
+        ranked[name] = sorted((accuracy, -epoch) for epoch, accuracy in kept.items() if accuracy >= floor)
+    reached = max(kept[0][0] for kept in ranked.values())  # below it, a subgroup has nothing to take
+    tops = {accuracy for kept in ranked.values() for accuracy, _ in kept if accuracy >= reached}
+    found: list[tuple[Fraction, dict[str, int]]] = []
+    for top in sorted(tops, reverse=True):
+        # The last at or below the top: the best accuracy there, at its earliest epoch.
+        taken = {name: kept[bisect_right(kept, (top, 0)) - 1] for name, kept in ranked.items()}
+        spread = top - min(accuracy for accuracy, _ in taken.values())
+        if not found or spread < found[-1][0]:
+            found.append((spread, {name: -epoch for name, (_, epoch) in taken.items()}))
+    return found[::-1]
 
 
 def with_proofs(
@@ -218,40 +214,6 @@ def with_proofs(
     chosen = chosen_epochs(accuracies, epochs)
     within = _ratio(max(chosen.accuracies.values())) - _ratio(chosen.worst) <= _ratio(selection.config.band)
     return replace(selection, chosen=chosen, within_band=within, proofs=dict(proofs))
-
-
-def exact_accuracies(accuracies: Mapping[str, Mapping[int, float]]) -> dict[str, dict[int, Fraction]]:
-    """The same accuracies as ratios of counts."""
-    return {
-        name: {epoch: _ratio(accuracy) for epoch, accuracy in by_epoch.items()}
-        for name, by_epoch in accuracies.items()
-    }
-
-
-def floors_of(
-    accuracies: Mapping[str, Mapping[int, Fraction]], config: SelectionConfig
-) -> dict[str, Fraction]:
-    """The accuracy that each subgroup must keep by this rule; 0 without a floor."""
-    if config.rule == "paper":
-        return dict.fromkeys(accuracies, Fraction(0))
-    return {name: by_epoch[0] for name, by_epoch in accuracies.items()}
-
-
-def _search(
-    accuracies: Mapping[str, Mapping[int, Fraction]], floors: Mapping[str, Fraction], band: Fraction
-) -> tuple[dict[str, int], Fraction]:
-    """The best epochs at or above the floors, and the smallest spread that any epochs there have."""
-    candidates = {name: RankedEpochs.of(by_epoch, floors[name]) for name, by_epoch in accuracies.items()}
-    spreads: dict[Fraction, Fraction] = {}  # by window start m: the smallest spread of choices with minimum m
-    for start in {accuracy for kept in candidates.values() for accuracy in kept.accuracies}:
-        lowest = [kept.lowest_from(start) for kept in candidates.values()]
-        reachable = [accuracy for accuracy in lowest if accuracy is not None]
-        if len(reachable) == len(lowest):
-            spreads[start] = max(reachable) - start
-    smallest = min(spreads.values())
-    width = max(band, smallest)
-    start = max(start for start, spread in spreads.items() if spread <= width)
-    return {name: kept.best_up_to(start + width) for name, kept in candidates.items()}, smallest
 
 
 def chosen_epochs(accuracies: Mapping[str, Mapping[int, float]], epochs: Mapping[str, int]) -> ChosenEpochs:
@@ -325,22 +287,8 @@ def frontier(
     Returns:
         From the smallest spread to the largest; the mean rises with it and the minimum never falls.
     """
-    exact = exact_accuracies(accuracies)
-    floors = floors_of(exact, config or SelectionConfig())
-    ranked = {name: RankedEpochs.of(by_epoch, floors[name]) for name, by_epoch in exact.items()}
-    highest = {accuracy for kept in ranked.values() for accuracy in kept.accuracies}
-    reached = max(kept.accuracies[0] for kept in ranked.values())  # below it, a subgroup has nothing to take
-
-    found: list[ChosenEpochs] = []
-    smallest: Fraction | None = None
-    for top in sorted((accuracy for accuracy in highest if accuracy >= reached), reverse=True):
-        epochs = {name: kept.best_up_to(top) for name, kept in ranked.items()}
-        chosen = [exact[name][epoch] for name, epoch in epochs.items()]
-        spread = max(chosen) - min(chosen)
-        if smallest is None or spread < smallest:
-            found.append(chosen_epochs(accuracies, epochs))
-            smallest = spread
-    return tuple(reversed(found))
+    steps = _steps(accuracies, (config or SelectionConfig()).rule)
+    return tuple(chosen_epochs(accuracies, epochs) for _, epochs in steps)
 
 
 def without_floor(
@@ -356,14 +304,13 @@ def frontier_facts(
 ) -> dict[str, list[dict[str, Any]] | None]:
     """The frontier for `summary.json`: of the rule in force, and of `rule: paper` where that differs."""
     beside = without_floor(accuracies, config)
+    both = {"frontier": frontier(accuracies, config), "frontier_paper": beside}
     return {
-        "frontier": _as_facts(frontier(accuracies, config)),
-        "frontier_paper": None if beside is None else _as_facts(beside),
+        name: None
+        if steps is None
+        else [
+            {"spread": step.spread, "worst": step.worst, "mean": step.mean, "epochs": step.epochs}
+            for step in steps
+        ]
+        for name, steps in both.items()
     }
-
-
-def _as_facts(steps: tuple[ChosenEpochs, ...]) -> list[dict[str, Any]]:
-    return [
-        {"spread": step.spread, "worst": step.worst, "mean": step.mean, "epochs": step.epochs}
-        for step in steps
-    ]

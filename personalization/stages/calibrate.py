@@ -31,11 +31,7 @@ from personalization.calibration.at_thresholds import LEVEL
 from personalization.calibration.conclusions import propose_level, share_of
 from personalization.calibration.conformal import fit_threshold, no_distances, ood_detector, ood_facts
 from personalization.calibration.mahalanobis import fit_gaussians, left_out_of
-from personalization.calibration.temperature import (
-    Temperature,
-    fit_temperature,
-    subgroup_temperature,
-)
+from personalization.calibration.temperature import Temperature, fit_temperature, subgroup_temperature
 from personalization.calibration.triage import MalignancyRules, TriageConfig, TriageFit
 from personalization.stages.calibrated_bundle import (
     Fit,
@@ -59,11 +55,7 @@ from training.algorithms.client import Client
 from training.errors import JobError
 from training.jobs.stages.base import BundleDraft, Stage, StageContext, StageResult
 from training.jobs.stages.export import with_parents
-from training.messages.message import (
-    GLOBAL,
-    Broadcast,
-    Update,
-)
+from training.messages.message import GLOBAL, Broadcast, Update
 from training.rounds.requests import EMBED, Blocks
 from training.rounds.server.ask import Traffic
 

@@ -10,12 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from personalization.calibration.at_thresholds import LEVEL
-from personalization.calibration.conformal import (
-    ConformalThreshold,
-)
-from personalization.calibration.temperature import (
-    Temperature,
-)
+from personalization.calibration.conformal import ConformalThreshold
+from personalization.calibration.temperature import Temperature
 from personalization.calibration.triage import TriageFit
 from registry.bundle.cases import Pattern, number_of_patterns, pattern_number
 from registry.bundle.conclusions import Conclusions

@@ -13,13 +13,9 @@ import torch
 from numpy.typing import NDArray
 
 from personalization.calibration.at_thresholds import BETWEEN, STEPS, CountsAt, read_counts, to_tensor
-from personalization.calibration.conformal import (
-    TRUTH,
-)
+from personalization.calibration.conformal import TRUTH
 from personalization.calibration.mahalanobis import ClassSums, shapes, total
-from personalization.calibration.temperature import (
-    TEMPERATURES,
-)
+from personalization.calibration.temperature import TEMPERATURES
 from personalization.calibration.triage import most_thresholds
 from personalization.stages.calibration_answers import (
     AT_THRESHOLDS,
@@ -48,14 +44,7 @@ from training.data.cases import parts_of
 from training.data.dataset import Split
 from training.data.subgroups import ToneGroups
 from training.jobs.stages.base import BundleDraft, StageContext
-from training.messages.message import (
-    GLOBAL,
-    Broadcast,
-    Shapes,
-    Tensors,
-    Update,
-    named,
-)
+from training.messages.message import GLOBAL, Broadcast, Shapes, Tensors, Update, named
 from training.models.export import GRAPH, as_tensor, set_temperature, split_graph, temperatures_of
 from training.rounds.client.embed import ENCODER
 from training.rounds.requests import EMBED, Blocks, EvaluateRequest, add_blocks, unpack_blocks

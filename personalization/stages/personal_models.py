@@ -150,25 +150,34 @@ BEFORE, AFTER, PAIRED = "before/", "after/", "paired"
 
 
 def ask_compared(
-    context: StageContext, track: Track, before: Tensors, after: Tensors, traffic: Traffic
+    context: StageContext,
+    name: str,
+    judges: Sequence[str],
+    request: EvaluateRequest,
+    pairs: Sequence[tuple[Tensors, Tensors]],
+    traffic: Traffic,
 ) -> PairedCounts:
-    """The paired counts over the validation pictures of a track, of all hospitals that judge it.
+    """The paired counts of the hospitals that judge a personal model, in a sum under masks where counts are.
+
+    Args:
+        context: of the stage.
+        name: of the personal model.
+        judges: the hospitals.
+        request: which of their pictures.
+        pairs: the model that may be replaced and the one that may take its place; of training pictures those
+            without each fold, in order.
+        traffic: what it costs is added to it.
 
     Raises:
         QuorumError: when one of them does not answer.
         MessageError: when an answer is no paired counts.
     """
-    differs = {name: tensor for name, tensor in after.items() if not torch.equal(tensor, before[name])}
-    tensors = {**prefixed(before, BEFORE), **prefixed(differs, AFTER)}
-    request = EvaluateRequest(split="validation", subgroups=track.subgroups).model_dump()
-    broadcasts = [
-        Broadcast(client, context.key, 0, COMPARE, track.name, tensors, request) for client in track.judges
-    ]
-    return ask_paired(context, broadcasts, traffic)
-
-
-def ask_paired(context: StageContext, broadcasts: Sequence[Broadcast], traffic: Traffic) -> PairedCounts:
-    """The sum of the paired counts of all answers, under masks where counts are."""
+    tensors: dict[str, torch.Tensor] = {}
+    for fold, (before, after) in enumerate(pairs):
+        differs = {key: tensor for key, tensor in after.items() if not torch.equal(tensor, before[key])}
+        tensors |= {**prefixed(before, f"{fold}/{BEFORE}"), **prefixed(differs, f"{fold}/{AFTER}")}
+    options = request.model_dump()
+    broadcasts = [Broadcast(client, context.key, 0, COMPARE, name, tensors, options) for client in judges]
     masks = context.job.privacy.masked_counts
     updates = (
         ask_all(context.engine, broadcasts, traffic)
@@ -177,53 +186,6 @@ def ask_paired(context: StageContext, broadcasts: Sequence[Broadcast], traffic: 
     )
     classes = len(context.labels)
     return sum((read_paired(update, classes) for update in updates), PairedCounts.zeros(classes))
-
-
-def ask_compared_folds(
-    context: StageContext,
-    subgroup: str,
-    before: Sequence[Tensors],
-    after: Sequence[Tensors],
-    traffic: Traffic,
-) -> PairedCounts:
-    """The paired counts over a subgroup's training examples, each answered by heads without its fold.
-
-    Args:
-        context: of the stage.
-        subgroup: whose examples.
-        before: the heads that may be replaced, without each fold.
-        after: those that may take their place.
-        traffic: what it costs is added to it.
-    """
-    tensors: dict[str, torch.Tensor] = {}
-    for fold, (old, new) in enumerate(zip(before, after, strict=True)):
-        tensors |= {**prefixed(old, f"{fold}/{BEFORE}"), **prefixed(new, f"{fold}/{AFTER}")}
-    request = EvaluateRequest(split="train", subgroups=(subgroup,)).model_dump()
-    broadcasts = [
-        Broadcast(client, context.key, 0, COMPARE, subgroup, tensors, request)
-        for client in context.judges("train", [subgroup])
-    ]
-    return ask_paired(context, broadcasts, traffic)
-
-
-def answer_compare_folds(broadcast: Broadcast, client: Client) -> Update:
-    """The client's part, of features: zeros where nothing may leave.
-
-    Raises:
-        MessageError: the request is not about the job's folds.
-    """
-    request = EvaluateRequest.model_validate(broadcast.options)
-    if request.split != "train" or client.crossfit is None:
-        raise MessageError(
-            f"{client.id} compares heads without a fold on training pictures of a job that has folds "
-            f"(data.crossfit); it was asked about {request.split}"
-        )
-    found = []
-    for name, part in sendable(client, request, in_folds=True).items():
-        fold = name.rpartition("/")[2]
-        old, new = (named(broadcast.tensors, f"{fold}/{of}") for of in (BEFORE, AFTER))
-        found.append(compared(client, part, old, new))
-    return reply_paired(broadcast, client, found)
 
 
 def read_paired(update: Update, classes: int) -> PairedCounts:
@@ -240,44 +202,44 @@ def read_paired(update: Update, classes: int) -> PairedCounts:
         raise MessageError(f"{update.client} sent counts that do not add up: {error}") from error
 
 
-def answer_compare(broadcast: Broadcast, client: Client, *, together: bool) -> Update:
+def answer_compare(
+    broadcast: Broadcast, client: Client, *, together: bool = False, in_folds: bool = False
+) -> Update:
     """The client's part; zeros where nothing may be disclosed.
 
     Args:
         broadcast: carries both models.
         client: whose pictures.
         together: whether to treat all its subgroups as one, as for a model of its own.
+        in_folds: whether it is about training pictures, each answered by models without its fold.
 
     Raises:
-        MessageError: when the job adds noise to counts; these counts have none.
+        MessageError: when the job adds noise to counts, which these have not, or of other pictures.
     """
+    request = EvaluateRequest.model_validate(broadcast.options)
     if client.noisy:
         raise MessageError(
             f"{client.id} compares no models: its counts get noise (privacy.counts), and these would not"
         )
-    request = EvaluateRequest.model_validate(broadcast.options)
-    parts = disclosable_together(client, request) if together else sendable(client, request)
-    before = named(broadcast.tensors, BEFORE)
-    after = {**before, **named(broadcast.tensors, AFTER)}
-    return reply_paired(broadcast, client, [compared(client, part, before, after) for part in parts.values()])
-
-
-def reply_paired(broadcast: Broadcast, client: Client, counts: Iterable[PairedCounts]) -> Update:
-    """Send the sum of the counts."""
-    total = sum(counts, PairedCounts.zeros(len(client.dataset.labels)))
-    return reply(broadcast, tensors={PAIRED: torch.from_numpy(total.to_array().astype("int32"))})
-
-
-def compared(
-    client: Client, part: Examples, before: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor]
-) -> PairedCounts:
-    """What changes on some examples."""
-    answers = []
-    for weights in (before, after):
-        client.local_model.load(weights)
-        answers.append(predict(client.local_model, part).argmax(axis=1))
-    malignant = malignant_classes(client.dataset.labels)
-    return PairedCounts.count(part.labels, answers[0], answers[1], part.lesions, malignant)
+    if in_folds and (request.split != "train" or client.crossfit is None):
+        raise MessageError(
+            f"{client.id} compares heads without a fold on training pictures of a job that has folds "
+            f"(data.crossfit); it was asked about {request.split}"
+        )
+    labels = client.dataset.labels
+    malignant, counts = malignant_classes(labels), PairedCounts.zeros(len(labels))
+    parts = (
+        disclosable_together(client, request) if together else sendable(client, request, in_folds=in_folds)
+    )
+    for name, part in parts.items():
+        fold = name.rpartition("/")[2] if in_folds else "0"
+        before = named(broadcast.tensors, f"{fold}/{BEFORE}")
+        answers = []
+        for weights in (before, {**before, **named(broadcast.tensors, f"{fold}/{AFTER}")}):
+            client.local_model.load(weights)
+            answers.append(predict(client.local_model, part).argmax(axis=1))
+        counts += PairedCounts.count(part.labels, answers[0], answers[1], part.lesions, malignant)
+    return reply(broadcast, tensors={PAIRED: torch.from_numpy(counts.to_array().astype("int32"))})
 
 
 class Candidates:

@@ -19,9 +19,7 @@ from personalization.selection.select import Selection, SelectionConfig, frontie
 from personalization.stages.personal_models import (
     Candidates,
     answer_compare,
-    answer_compare_folds,
     ask_compared,
-    ask_compared_folds,
     candidate_files,
     client_tracks,
     evaluate_together,
@@ -31,6 +29,7 @@ from personalization.stages.personal_models import (
 )
 from personalization.strategies import STRATEGIES, Shrink, Strategy
 from personalization.strategies.base import EVALUATIONS, STRENGTHS
+from registry.bundle.counts.lesions import PairedCounts
 from registry.bundle.labels import malignant_classes
 from registry.bundle.metrics.classification import accuracy
 from training.algorithms.aggregators import FedAvg
@@ -54,7 +53,7 @@ from training.rounds.census import Census, CensusBounds
 from training.rounds.client.embed import features_before, on_features
 from training.rounds.client.evaluate import evaluate
 from training.rounds.client.fit import fit, load_merged
-from training.rounds.requests import COMPARE, EVALUATE, FIT, TEST, Blocks, add_blocks
+from training.rounds.requests import COMPARE, EVALUATE, FIT, TEST, Blocks, EvaluateRequest, add_blocks
 from training.rounds.server.ask import Traffic
 from training.rounds.server.head_fit import KeptSums
 from training.rounds.server.loop import evaluate_tracks
@@ -167,8 +166,13 @@ class Personalize(Stage):
                 context, network, name, towards, STRENGTHS, EVALUATIONS, traffic
             )
             by_subgroup[name] = {"epoch": 0, "strength": strength, **fitted}
-            proof = None if strength is None else self.proof_of_folds(context, name, towards, own, traffic)
-            if proof is not None:
+            proof = None
+            if strength is not None and self.selection.asks_proof is not None:
+                request = EvaluateRequest(split="train", subgroups=(name,))
+                pairs = list(zip(towards[1:], own[1:], strict=True))
+                judges = context.judges("train", [name])
+                counts = ask_compared(context, name, judges, request, pairs, traffic)
+                proof = self.proof(context, counts, 1, len(STRENGTHS))
                 proofs[name] = proof.to_json()
             if strength is None:
                 said = "keeps the global head"
@@ -181,23 +185,6 @@ class Personalize(Stage):
         facts = {"by_subgroup": by_subgroup, "proofs": proofs}
         done = self.outcome(context, chosen, before, traffic, facts)
         return replace(done, folds={**done.folds, **{name: tuple(own[1:]) for name, own in heads.items()}})
-
-    def proof_of_folds(
-        self,
-        context: StageContext,
-        name: str,
-        before: Sequence[Tensors],
-        after: Sequence[Tensors],
-        traffic: Traffic,
-    ) -> Proof | None:
-        """What is shown of a subgroup's heads on examples that they have not seen; None if not asked."""
-        config = self.selection.asks_proof
-        if config is None:
-            return None
-        assert isinstance(self.strategy, Shrink)
-        counts = ask_compared_folds(context, name, before[1:], after[1:], traffic)
-        tried = len(STRENGTHS)
-        return prove(counts, 1, tried, config, has_malignancy=tests_malignancy(context))
 
     def chooses_nothing(self, census: Census) -> bool:
         """Whether every subgroup is to have the global model, with nothing to judge it by on the way."""
@@ -251,20 +238,23 @@ class Personalize(Stage):
         traffic: Traffic,
     ) -> dict[str, Proof]:
         """What is shown of each epoch that was chosen in place of the global model, if the rule asks."""
-        config = self.selection.asks_proof
-        if config is None:
-            return {}
-        return {
-            track.name: prove(
-                ask_compared(context, track, start, candidates.weights(track.name, epoch), traffic),
-                epoch,
-                len(candidates.accuracies[track.name]) - 1,
-                config,
-                has_malignancy=tests_malignancy(context),
-            )
-            for track in plan.tracks
-            if (epoch := selection.epochs.get(track.name, 0))
-        }
+        proofs: dict[str, Proof] = {}
+        for track in plan.tracks:
+            epoch = selection.epochs.get(track.name, 0)
+            if epoch and self.selection.asks_proof is not None:
+                request = EvaluateRequest(split="validation", subgroups=track.subgroups)
+                pair = start, candidates.weights(track.name, epoch)
+                counts = ask_compared(context, track.name, track.judges, request, [pair], traffic)
+                tried = len(candidates.accuracies[track.name]) - 1
+                proofs[track.name] = self.proof(context, counts, epoch, tried)
+        return proofs
+
+    def proof(self, context: StageContext, counts: PairedCounts, epoch: int, tried: int) -> Proof:
+        """What is shown of a model that was chosen among so many, by its answers and the global model's."""
+        assert self.selection.asks_proof is not None, "a proof is asked for"
+        malignant = malignant_classes(context.labels)
+        both = bool(malignant.any() and not malignant.all())
+        return prove(counts, epoch, tried, self.selection.asks_proof, has_malignancy=both)
 
     def train(self, context: StageContext, plan: Plan, begun: Tensors) -> tuple[Candidates, Traffic]:
         """Train every epoch of every personal model, from the same state of its network."""
@@ -414,8 +404,9 @@ class Personalize(Stage):
         """Train on one subgroup's or all of the client's pictures, or evaluate."""
         if isinstance(self.strategy, Shrink) and broadcast.ask in (COMPARE, *HEAD_SUMS):
             learner = on_features(client, features_before(client, broadcast.stage))
-            answers = answer_compare_folds if broadcast.ask == COMPARE else answer_sum
-            return answers(broadcast, learner)
+            if broadcast.ask == COMPARE:
+                return answer_compare(broadcast, learner, in_folds=True)
+            return answer_sum(broadcast, learner)
         training = replace(client, local_model=self.strategy.local_model(client.local_model))
         sync = self.strategy.sync()
         if broadcast.ask == FIT:
@@ -443,12 +434,6 @@ class Personalize(Stage):
         if broadcast.ask == TEST:
             return answer_test(broadcast, client)
         raise unknown_request(broadcast)
-
-
-def tests_malignancy(context: StageContext) -> bool:
-    """Whether some of the classes are malignant and others not."""
-    malignant = malignant_classes(context.labels)
-    return bool(malignant.any() and not malignant.all())
 
 
 def initial_state(network: Classifier, start: Tensors) -> Tensors:

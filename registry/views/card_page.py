@@ -15,7 +15,6 @@ from registry.bundle.metrics.patient import (
     FIGURES,
     OF_A_KIND,
     TOO_FEW,
-    figures_by_kind,
     sides,
     told,
 )
@@ -135,7 +134,7 @@ def _known_columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _metric_table(
-    key: str, caption: str, head: str, rows: Mapping[str, Mapping[str, Any] | None], note: str = ""
+    caption: str, head: str, rows: Mapping[str, Mapping[str, Any] | None], note: str = ""
 ) -> Table:
     """One row for each name, one column for each metric that any has; of a row of None all is too small."""
     names = _known_columns(row for row in rows.values() if row is not None)
@@ -144,7 +143,7 @@ def _metric_table(
         Row.of(name, *too_few if row is None else (_tested_on(row), *(cell(row, each) for each in names)))
         for name, row in rows.items()
     )
-    return Table(key, caption, (head, "Test pictures", *map(metric_title, names)), tuple(drawn), note)
+    return Table.of(caption, (head, "Test pictures", *map(metric_title, names)), drawn, note)
 
 
 def by_subgroup(card: Card, only: Collection[str] = ()) -> Table:
@@ -158,13 +157,13 @@ def by_subgroup(card: Card, only: Collection[str] = ()) -> Table:
         shown = (*only, *COUNTS, "intervals")
         rows = {name: {each: row[each] for each in shown if each in row} for name, row in rows.items()}
     note = "In brackets: 95 % intervals. ECE, MCE and AURC are errors: lower is better."
-    return _metric_table("subgroups", "Test figures by skin tone", "Skin tones", rows, note)
+    return _metric_table("Test figures by skin tone", "Skin tones", rows, note)
 
 
 def by_kind(card: Card) -> Table:
     """Sensitivity and triage of each kind of malignancy, by skin tone and over all; none of a single kind."""
     total = {"all together": card["metrics"]} if len(card["by_subgroup"]) != 1 else {}
-    rows = tuple(
+    rows = (
         Row.of(f"{name}: {kind}", *cells)
         for name, row in {**card["by_subgroup"], **total}.items()
         for kind, cells in _kind_cells(card, row, tuple(OF_A_KIND))
@@ -174,29 +173,24 @@ def by_kind(card: Card) -> Table:
         *(text[0].upper() + text[1:] for text in OF_A_KIND.values()),
         "Test pictures",
     )
-    return Table("kinds", "Malignant test pictures by kind", header, rows)
+    return Table.of("Malignant test pictures by kind", header, rows)
 
 
 def _kind_cells(
     card: Card, row: Mapping[str, Any], names: Sequence[str]
 ) -> Iterator[tuple[str, list[Cell | str]]]:
-    """The cells of each kind of malignancy in a row of metrics, its number of pictures last."""
-    for kind, found in figures_by_kind(row, card["kinds"]).items():
-        if found is None:
+    """The cells of each of several kinds of malignancy in a row of metrics, its number of pictures last."""
+    for kind in card["kinds"] if len(card["kinds"]) > 1 else ():
+        if (of := row.get("by_kind", {}).get(kind)) is None:
             yield kind, [TOO_FEW] * (len(names) + 1)
-            continue
-        figures = (found.figures.get(name) for name in names)
-        cells = [
-            "" if one is None or one.value is None else Cell(figure(one.value), interval(one.interval))
-            for one in figures
-        ]
-        yield kind, [*cells, Cell(str(found.n), "few" if found.n < FEW else "")]
+        else:
+            yield kind, [*("" if of.get(name) is None else cell(of, name) for name in names), _tested_on(of)]
 
 
 def _by_class(card: Card) -> Table:
     names = {label["code"]: f"{label['name']} ({label['code']})" for label in card["labels"]}
     rows = {names.get(code, code): row for code, row in card["by_class"].items()}
-    return _metric_table("diseases", "Test figures by disease", "Disease", rows)
+    return _metric_table("Test figures by disease", "Disease", rows)
 
 
 def _tones(card: Card) -> Table:
@@ -209,20 +203,18 @@ def _tones(card: Card) -> Table:
         "Of a tone with too few patients, or none, nothing is promised: the model for everybody answers. The "
         "numbers are lower bounds, since a hospital with few patients of a tone discloses nothing of them."
     )
-    return Table("tones", "Patients by skin tone", header, tuple(rows), note)
+    return Table.of("Patients by skin tone", header, rows, note)
 
 
 def _fairness(card: Card) -> Table:
     found = card["fairness"] or {}
     names = _known_columns([found])
-    rows = tuple(
-        Row.of(metric_title(name), cell(found, name), note=_MEANINGS.get(name, "")) for name in names
-    )
-    return Table("fairness", "Fairness over skin tones", ("Figure", "Value"), rows)
+    rows = (Row.of(metric_title(name), cell(found, name), note=_MEANINGS.get(name, "")) for name in names)
+    return Table.of("Fairness over skin tones", ("Figure", "Value"), rows)
 
 
 def _differences(card: Card) -> Table:
-    rows = tuple(
+    rows = (
         Row.of(
             " − ".join(one["between"]),
             metric_title(one["figure"]),
@@ -234,14 +226,14 @@ def _differences(card: Card) -> Table:
     )
     header = ("Subgroups", "Figure", "Difference", "p", "p adjusted")
     note = "p adjusted: for the number of pairs that were compared."
-    return Table("differences", "Differences between skin tones", header, rows, note)
+    return Table.of("Differences between skin tones", header, rows, note)
 
 
 def _intersections(card: Card) -> Iterator[Table]:
     """One table for each further column: skin tones within its values."""
-    for place, (column, values) in enumerate((card["intersections"] or {}).items()):
+    for column, values in (card["intersections"] or {}).items():
         rows = {f"{value}, {name}": row for value, each in values.items() for name, row in each.items()}
-        yield _metric_table(f"within-{place}", f"Skin tones within {column}", column, rows)
+        yield _metric_table(f"Skin tones within {column}", column, rows)
 
 
 # Facts.
@@ -286,7 +278,7 @@ def _share(share: float | None) -> str:
 def _patterns(card: Card) -> Table:
     """What calibration found for each pattern of what is given with a case."""
     header = ("Given", "Promised", "Lesions", "Classes in a set", "Something concluded")
-    rows = tuple(
+    rows = (
         Row.of(
             one["pattern"],
             one["conformal"]["guarantee"],
@@ -297,7 +289,7 @@ def _patterns(card: Card) -> Table:
         for one in card.get("patterns", ())
     )
     note = "For anything else nothing is promised. Context is all facts, some context some of them."
-    return Table("patterns", "What is given, and how sure the model then is", header, rows, note)
+    return Table.of("What is given, and how sure the model then is", header, rows, note)
 
 
 def _data(card: Card) -> Facts:
@@ -319,7 +311,7 @@ def _data(card: Card) -> Facts:
 
 def _clients(card: Card) -> Table:
     rows = tuple(Row.of(name, text) for name, text in card["data"]["clients"].items())
-    return Table("clients", "Data trained on", ("Client", "Fingerprint"), rows)
+    return Table.of("Data trained on", ("Client", "Fingerprint"), rows)
 
 
 def _lineage(card: Card, figures: str) -> Facts:
@@ -396,7 +388,7 @@ def _labels(card: Card) -> Table:
         )
         rows.append(Row.of(label["name"], label["code"], label["malignancy"], ", ".join(codes) or "none"))
     header = ("Disease", "Code", "Malignancy", "Codes elsewhere")
-    return Table("labels", "What it answers with", header, tuple(rows))
+    return Table.of("What it answers with", header, rows)
 
 
 # A version, and a release.
@@ -512,8 +504,7 @@ def key_figures(versions: Sequence[Card]) -> Table | None:
     names = [name for name in known if name != "auroc" or "malignancy_auroc" not in known]
     if not names:
         return None
-    return Table(
-        "key",
+    return Table.of(
         "How well it answers, by skin tone",
         ("Skin tone", *map(metric_title, names), "Test pictures"),
         tuple(one for subgroup, version, row in rows for one in _key_rows(subgroup, version, row, names)),

@@ -13,15 +13,7 @@ from typing import Any, Final, Literal
 from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.labels import kinds_of
 from registry.bundle.manifest import BundleManifest, sha256
-from registry.bundle.metrics.patient import (
-    AT_WORKING_POINT,
-    FIGURES,
-    OF_A_KIND,
-    TOO_FEW,
-    UNKNOWN,
-    Told,
-    told,
-)
+from registry.bundle.metrics.patient import AT_WORKING_POINT, FIGURES, OF_A_KIND, TOO_FEW, UNKNOWN, Told, told
 from registry.bundle.text import shown_name
 from registry.gate_report import Answering, Comparison, GateFinding, GateReport, SubgroupChange, set_title
 from registry.records import Version, Withdrawal
@@ -276,8 +268,8 @@ def difference_text(found: Difference) -> str:
         if one.figure in _SHOWN
     )
     header = ("of", "figure", *versions, "difference", "intervals")
-    facts = Table("changed", "Facts that changed", ("changed", *versions), tuple(changed))
-    tested = Table("figures", "Test figures of both versions", header, tuple(figures))
+    facts = Table.of("Facts that changed", ("changed", *versions), changed)
+    tested = Table.of("Test figures of both versions", header, figures)
     return draw(
         Section.of(f"{found.model}: {found.before.title} -> {found.after.title}", *lines),
         Section.of("", facts, otherwise="everything but figures is the same"),
@@ -308,7 +300,7 @@ def comparison_text(found: Comparison, *, refusals: bool = True) -> str:
     without = f", without a version for {', '.join(found.without)}" if found.without else ""
     numbers = ", ".join(map(str, sorted(found.candidate)))
     header = ("subgroup", "", "running", "candidate", "change")
-    rows = tuple(row for one in found.subgroups for row in _subgroup_rows(one))
+    rows = (row for one in found.subgroups for row in _subgroup_rows(one))
     lines = [
         f"gate {one.gate}: refused: {one.detail}"
         for one in found.gates
@@ -323,7 +315,7 @@ def comparison_text(found: Comparison, *, refusals: bool = True) -> str:
         lines.append(f"LOSES: {', '.join(found.losses)}" if found.losses else "no figure is lost")
     return draw(
         Section.of(f"{found.model}, {found.alias}: {release} -> versions {numbers}{without}"),
-        Section.of("", Table("subgroups", "Each subgroup, the darkest skin first", header, rows)),
+        Section.of("", Table.of("Each subgroup, the darkest skin first", header, rows)),
         Section.of("", _verdicts(found)),
         Section.of("", *lines),
     )
@@ -361,7 +353,7 @@ def _verdicts(found: Comparison) -> Table:
     for name, gates in (*places, ("release", found.gates)):
         by_verdict = (", ".join(one.gate for one in gates if one.verdict == each) for each in verdicts)
         rows.append(Row.of(name, *by_verdict))
-    return Table("gates", "What gates say", ("gates", *verdicts), tuple(rows))
+    return Table.of("What gates say", ("gates", *verdicts), rows)
 
 
 def gate_table(report: GateReport) -> str:
@@ -382,7 +374,7 @@ def gate_table(report: GateReport) -> str:
         f"gate {one.gate}: {one.verdict}: {one.detail}" for one in report.results if one.verdict != "passed"
     )
     title = f"gate {set_title(report.set_model, report.set_number, report.set_alias)}"
-    return draw(Section.of(title, Table("gates", "What gates found", header, tuple(rows)), *details))
+    return draw(Section.of(title, Table.of("What gates found", header, rows), *details))
 
 
 def _measured(finding: GateFinding) -> str:

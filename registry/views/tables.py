@@ -40,35 +40,42 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """A row: its head, its cells, and a smaller note on the head."""
+    """A row: its head, its cells, a smaller note on the head, and whether it is of all others together."""
 
     head: str
     cells: tuple[Cell, ...]
     note: str = ""
+    total: bool = False
 
     @classmethod
-    def of(cls, head: str, *cells: Cell | str, note: str = "") -> "Row":
+    def of(cls, head: str, *cells: Cell | str, note: str = "", total: bool = False) -> "Row":
         """A row of cells and of texts, which become cells."""
-        return cls(head, tuple(Cell(one) if isinstance(one, str) else one for one in cells), note)
+        return cls(head, tuple(Cell(one) if isinstance(one, str) else one for one in cells), note, total)
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table.
+    """A table; without rows it is false, and is drawn nowhere.
 
     Attributes:
-        key: unique within a section; part of ids in the page.
         caption: what it shows; a page prints it, a terminal does not.
         header: the head of each column, that of the rows first.
         rows: each with one cell fewer than `header`.
         note: what to know when reading it; a page prints it.
     """
 
-    key: str
     caption: str
     header: tuple[str, ...]
     rows: tuple[Row, ...]
     note: str = ""
+
+    @classmethod
+    def of(cls, caption: str, header: Iterable[str], rows: Iterable[Row], note: str = "") -> "Table":
+        """A table of these rows."""
+        return cls(caption, tuple(header), tuple(rows), note)
+
+    def __bool__(self) -> bool:
+        return bool(self.rows)
 
 
 @dataclass(frozen=True)
@@ -92,8 +99,7 @@ class Section:
     @classmethod
     def of(cls, title: str, *parts: Part | None, otherwise: str = "") -> "Section":
         """A section without empty parts, or with a text in their place where all are empty."""
-        kept = [one for one in parts if one and not (isinstance(one, Table) and not one.rows)]
-        return cls(title, tuple(kept or filter(None, [otherwise])))
+        return cls(title, tuple(filter(None, parts)) or tuple(filter(None, [otherwise])))
 
 
 def draw(*sections: Section) -> str:

@@ -214,15 +214,11 @@ def _model(name: str, release: LoadedRelease, seen: Seen) -> dict[str, Any]:
 
 def fairness_tables(versions: Sequence[Mapping[str, Any]]) -> list[Table]:
     """Each version's figures by skin tone, as its card shows them."""
-    named = [
-        (f"version {one['version']}, {one['subgroup']['name']} (figures: {measured(one)})", table)
+    named = {
+        f"version {one['version']}, {one['subgroup']['name']} (figures: {measured(one)})": by_subgroup(one)
         for one in versions
-        if (table := by_subgroup(one)).rows
-    ]
-    return [
-        replace(table, key=f"fair-{place}", caption=f"{table.caption}: {name}")
-        for place, (name, table) in enumerate(named, start=1)
-    ]
+    }
+    return [replace(table, caption=f"{table.caption}: {name}") for name, table in named.items() if table]
 
 
 def field_rows(

@@ -110,6 +110,16 @@ def run(job, dataset, stand, name: str = "run") -> StageResult:
     return stand(job, dataset, place=2, name=name).run(exported(job, dataset))
 
 
+@pytest.fixture
+def calibrated(make_job, stand, hospitals):
+    """`calibrated(data=hospitals, name="run", **settings)`: what the stage leaves with these settings."""
+
+    def make(data=hospitals, name="run", **settings):
+        return run(calibrate_job(make_job, **settings), data, stand, name)
+
+    return make
+
+
 def answered_by(name: str) -> tuple[str, ...]:
     return tuple(HOLDER) if name == GLOBAL else (name,)
 
@@ -139,9 +149,8 @@ def best_temperature(dataset, name: str) -> tuple[float, int]:
     return float(np.exp(found.x)), len(labels)
 
 
-def test_temperatures_are_the_optimum_on_pooled_logits_shrunk_in_log(make_job, stand, hospitals):
-    job = calibrate_job(make_job)
-    models = run(job, hospitals, stand).facts["models"]
+def test_temperatures_are_the_optimum_on_pooled_logits_shrunk_in_log(hospitals, calibrated):
+    models = calibrated().facts["models"]
     # Sums of so few pictures are rounded by a good part of what the fit itself is uncertain by.
     of_all, n = best_temperature(hospitals, GLOBAL)
     assert models[GLOBAL]["temperature"]["value"] == pytest.approx(of_all, rel=0.1)
@@ -154,9 +163,8 @@ def test_temperatures_are_the_optimum_on_pooled_logits_shrunk_in_log(make_job, s
     assert models["light"]["temperature"]["value"] > 1.05, "a made-up model that is too sure of itself"
 
 
-def test_the_temperature_is_in_the_graph_and_changes_no_answer(make_job, stand, hospitals):
-    job = calibrate_job(make_job)
-    outcome = run(job, hospitals, stand)
+def test_the_temperature_is_in_the_graph_and_changes_no_answer(hospitals, calibrated):
+    outcome = calibrated()
     for name, bundle in outcome.bundles.items():
         images, _ = pictures(hospitals, name, "test")
         before, after = Graph(graph(name)).run(images), Graph(bundle.graph).run(images)
@@ -171,8 +179,8 @@ def test_the_temperature_is_in_the_graph_and_changes_no_answer(make_job, stand, 
         np.testing.assert_array_equal(after.embedding, before.embedding)
 
 
-def test_reference_histograms_tell_how_they_were_merged(make_job, stand, hospitals):
-    bundles = run(calibrate_job(make_job, privacy=6), hospitals, stand).bundles
+def test_reference_histograms_tell_how_they_were_merged(hospitals, calibrated):
+    bundles = calibrated(privacy=6).bundles
     everybody = bundles[GLOBAL].manifest.reference
     told = {one.subgroup.name: one for one in everybody.by_subgroup}
     assert set(told) == set(HOLDER)
@@ -181,18 +189,13 @@ def test_reference_histograms_tell_how_they_were_merged(make_job, stand, hospita
         assert (one.smallest_cell, one.parts) == (3, 1)
         assert min(count for row in (one.confidence, *one.scores) for count in row if count) >= 3
         assert bundles[name].manifest.reference.parts == 1
-    assert (
-        run(calibrate_job(make_job), hospitals, stand, "fine")
-        .bundles[GLOBAL]
-        .manifest.reference.smallest_cell
-        == 1
-    )
+    fine = calibrated(name="fine").bundles[GLOBAL].manifest
+    assert fine.reference.smallest_cell == 1
 
 
 @pytest.mark.parametrize("coverage", [0.7, 0.9])
-def test_thresholds_are_those_of_the_served_probabilities(coverage, make_job, stand, hospitals):
-    job = calibrate_job(make_job, coverage=coverage, target_risk=0.4)
-    outcome = run(job, hospitals, stand)
+def test_thresholds_are_those_of_the_served_probabilities(coverage, hospitals, calibrated):
+    outcome = calibrated(coverage=coverage, target_risk=0.4)
     for name, bundle in outcome.bundles.items():
         images, labels = pictures(hospitals, name, "calibration")
         served = Graph(bundle.graph).run(images).probabilities
@@ -203,10 +206,22 @@ def test_thresholds_are_those_of_the_served_probabilities(coverage, make_job, st
         assert bundle.manifest.conformal.threshold_bin == expected
         assert bundle.manifest.conformal.alpha == pytest.approx(1 - coverage)
 
+        metrics, covered = bundle.manifest.metrics, []
+        for subgroup in answered_by(name):
+            part = hospitals.examples(HOLDER[subgroup], "test")
+            inside = score_bin(Graph(bundle.graph).run(part.images).probabilities) >= expected
+            covered.append(inside[np.arange(len(part.labels)), part.labels])
+            figures = metrics["by_subgroup"][subgroup]
+            assert figures["coverage"] == pytest.approx(covered[-1].mean())
+            low, high = figures["intervals"]["coverage"]
+            assert low <= figures["coverage"] <= high
+        assert metrics["coverage"] == pytest.approx(np.concatenate(covered).mean())
+        assert set(metrics["intervals"]) >= {"coverage", "accuracy"}
+
 
 @pytest.mark.parametrize("sensitivity", [0.6, 0.95])
-def test_a_working_point_is_that_of_the_served_probabilities(sensitivity, make_job, stand, hospitals):
-    outcome = run(calibrate_job(make_job, sensitivity=sensitivity), hospitals, stand)
+def test_a_working_point_is_that_of_the_served_probabilities(sensitivity, hospitals, calibrated):
+    outcome = calibrated(sensitivity=sensitivity)
     for name, bundle in outcome.bundles.items():
         images, labels = pictures(hospitals, name, "calibration")
         malignancy = score_bin(Graph(bundle.graph).run(images).probabilities[:, 0])  # mel alone is malignant
@@ -222,9 +237,9 @@ def test_a_working_point_is_that_of_the_served_probabilities(sensitivity, make_j
 
 
 @pytest.mark.parametrize(("missed", "false_alarms"), [(0.2, 0.3), (0.5, 0.5)])
-def test_triage_is_that_of_the_served_probabilities(missed, false_alarms, make_job, stand, hospitals):
+def test_triage_is_that_of_the_served_probabilities(missed, false_alarms, hospitals, calibrated):
     triage = {"missed": missed, "false_alarms": false_alarms}
-    outcome = run(calibrate_job(make_job, triage=triage), hospitals, stand)
+    outcome = calibrated(triage=triage)
     found = 0
     for name, bundle in outcome.bundles.items():
         rules, malignancy, ruled_out = bundle.manifest.triage, {}, []
@@ -253,10 +268,10 @@ def test_triage_is_that_of_the_served_probabilities(missed, false_alarms, make_j
 
 
 @pytest.mark.parametrize("target_risk", [0.3, 0.6])
-def test_conclusions_are_those_of_the_served_probabilities(target_risk, make_job, stand, hospitals):
+def test_conclusions_are_those_of_the_served_probabilities(target_risk, hospitals, calibrated):
     """Each level by hand, on what finer ones left over: strictest first, until one is not shown."""
     triage = {"missed": 0.5, "false_alarms": 0.5}
-    outcome = run(calibrate_job(make_job, triage=triage, target_risk=target_risk), hospitals, stand)
+    outcome = calibrated(triage=triage, target_risk=target_risk)
     found = 0
     for name, bundle in outcome.bundles.items():
         manifest, tree = bundle.manifest, bundle.manifest.tree
@@ -310,9 +325,9 @@ def test_conclusions_are_those_of_the_served_probabilities(target_risk, make_job
     assert found, "the control"
 
 
-def test_what_the_rules_do_on_the_test_split_is_told(make_job, stand, hospitals):
+def test_what_the_rules_do_on_the_test_split_is_told(hospitals, calibrated):
     rules = {"coverage": 0.7, "target_risk": 0.5, "triage": {"missed": 0.5, "false_alarms": 0.5}}
-    outcome = run(calibrate_job(make_job, sensitivity=0.6, **rules), hospitals, stand)
+    outcome = calibrated(sensitivity=0.6, **rules)
     concluded = 0
     for name in HOLDER:
         bundle, manifest = outcome.bundles[name], outcome.bundles[name].manifest
@@ -376,52 +391,27 @@ def asdict_of(entry) -> dict[str, object]:
     return {name: getattr(entry, name) for name in type(entry).model_fields}
 
 
-def test_where_no_sensitivity_and_no_triage_are_asked_for_nothing_is_asked_or_written(
-    make_job, stand, hospitals
-):
-    before = calibrate_job(make_job, triage=None)
-    assert before.digest == calibrate_job(make_job, triage=None, sensitivity=None).digest
-    assert before.digest != calibrate_job(make_job, triage=None, sensitivity=0.95).digest
-    plain, asked = (
-        run(job, hospitals, stand, name)
-        for name, job in (
-            ("plain", before),
-            ("asked", calibrate_job(make_job, sensitivity=0.95, triage=None)),
-        )
-    )
+def test_where_nothing_is_asked_for_nothing_is_asked_or_written(calibrated, make_job):
+    """No sensitivity, and no triage."""
+    digests = {of: calibrate_job(make_job, triage=None, sensitivity=of).digest for of in (None, 0.95)}
+    assert calibrate_job(make_job, triage=None).digest == digests[None] != digests[0.95]
+    plain = calibrated(name="plain", triage=None)
     for bundle in plain.bundles.values():
         assert (bundle.manifest.working_point, bundle.manifest.triage) == (None, None)
         assert not any("at_threshold" in key for key in bundle.manifest.metrics)
-    assert asked.traffic.up > plain.traffic.up
+    assert calibrated(name="asked", sensitivity=0.95, triage=None).traffic.up > plain.traffic.up
 
 
-def test_no_malignant_calibration_lesion_gives_no_working_point(make_job, stand, hospitals):
+def test_no_malignant_calibration_lesion_gives_no_working_point(hospitals, calibrated):
     benign = tuple(label.model_copy(update={"malignancy": "benign"}) for label in hospitals.labels)
     data = replace(hospitals, labels=benign)
-    outcome = run(calibrate_job(make_job, sensitivity=0.95), data, stand)
+    outcome = calibrated(sensitivity=0.95, data=data)
     assert {bundle.manifest.working_point for bundle in outcome.bundles.values()} == {None}
 
 
-def test_every_bundle_tells_its_own_coverage_of_every_subgroup_it_was_tested_on(make_job, stand, hospitals):
-    outcome = run(calibrate_job(make_job, coverage=0.7), hospitals, stand)
-    for name, bundle in outcome.bundles.items():
-        metrics, covered = bundle.manifest.metrics, []
-        for subgroup in answered_by(name):
-            part = hospitals.examples(HOLDER[subgroup], "test")
-            bins = score_bin(Graph(bundle.graph).run(part.images).probabilities)
-            inside = bins >= bundle.manifest.conformal.threshold_bin
-            covered.append(inside[np.arange(len(part.labels)), part.labels])
-            figures = metrics["by_subgroup"][subgroup]
-            assert figures["coverage"] == pytest.approx(covered[-1].mean())
-            low, high = figures["intervals"]["coverage"]
-            assert low <= figures["coverage"] <= high
-        assert metrics["coverage"] == pytest.approx(np.concatenate(covered).mean())
-        assert set(metrics["intervals"]) >= {"coverage", "accuracy"}
-
-
-def test_drift_is_measured_against_the_served_scores_of_the_test_pictures(make_job, stand, hospitals):
+def test_drift_is_measured_against_the_served_scores_of_the_test_pictures(hospitals, calibrated):
     """Each subgroup has its own reference in the model for everybody, with the tones that it is told by."""
-    outcome = run(calibrate_job(make_job, novelty_rate=0.2), hospitals, stand)
+    outcome = calibrated(novelty_rate=0.2)
     edges = LOGIT_BINS.edges
     for name, bundle in outcome.bundles.items():
         reference = bundle.manifest.reference
@@ -452,9 +442,8 @@ def far_by_hand(trained: tuple[np.ndarray, np.ndarray], images: np.ndarray, min_
     return np.min(each, axis=0)
 
 
-def test_what_is_unfamiliar_follows_from_pictures_of_three_splits(make_job, stand, hospitals):
-    job = calibrate_job(make_job, novelty_rate=0.2)
-    outcome = run(job, hospitals, stand)
+def test_what_is_unfamiliar_follows_from_pictures_of_three_splits(hospitals, calibrated):
+    outcome = calibrated(novelty_rate=0.2)
     for name in (GLOBAL, "light"):
         trained = pictures(hospitals, name, "train")
         images, _ = pictures(hospitals, name, "calibration")
@@ -474,11 +463,10 @@ def test_what_is_unfamiliar_follows_from_pictures_of_three_splits(make_job, stan
         assert (known.n, known.rate, known.trained_on) == (len(images), 0.2, len(trained[1]))
 
 
-def test_a_disease_never_trained_on_is_referred_though_the_model_is_certain(make_job, stand, hospitals):
+def test_a_disease_never_trained_on_is_referred_though_the_model_is_certain(calibrated):
     # Nearly all may be wrong and missed here, so that something would be concluded.
     triage = {"missed": 0.9, "false_alarms": 0.1}
-    job = calibrate_job(make_job, target_risk=0.9, novelty_rate=0.05, triage=triage)
-    outcome = run(job, hospitals, stand)
+    outcome = calibrated(target_risk=0.9, novelty_rate=0.05, triage=triage)
     bundle, tone = outcome.bundles["light"], declared("light")
     unseen = np.zeros((2, 16, 16, 3), np.uint8)
     unseen[0, ..., 0] = unseen[1, ..., 2] = 255  # pure red and pure blue
@@ -491,32 +479,32 @@ def test_a_disease_never_trained_on_is_referred_though_the_model_is_certain(make
         assert any("unlike the pictures the model was trained on" in said for said in decision.warnings)
 
 
-def test_classes_of_few_pictures_have_no_gaussian(make_job, stand, hospitals):
+def test_classes_of_few_pictures_have_no_gaussian(hospitals, calibrated):
     examples = hospitals.examples("north", "train")
     held = np.bincount(examples.labels, minlength=3)
     patients = np.array([examples.where(examples.labels == k).num_people for k in range(3)])
     least = int(np.sort(patients)[1])  # one class of the larger hospital stays under it
-    models = run(calibrate_job(make_job, privacy=least), hospitals, stand).facts["models"]
+    models = calibrated(privacy=least).facts["models"]
     codes = [code for code, n in zip(("mel", "nv", "bkl"), patients, strict=True) if n >= least]
     assert models["light"]["novelty"]["classes"] == codes
     assert models["light"]["novelty"]["trained_on"] == held[patients >= least].sum()
     assert len(codes) == 2
 
 
-def test_no_class_with_enough_pictures_leaves_nothing_unfamiliar(make_job, stand, draw_hospitals):
+def test_no_class_with_enough_pictures_leaves_nothing_unfamiliar(draw_hospitals, calibrated):
     sizes = {"light": (4, 2, 40, 12), "dark": (4, 2, 8, 11)}
     data = draw_hospitals(sizes, {client: name for name, client in HOLDER.items()})
-    outcome = run(calibrate_job(make_job, privacy=5), data, stand)
+    outcome = calibrated(privacy=5, data=data)
     novelty = outcome.facts["models"][GLOBAL]["novelty"]
     assert (novelty["classes"], novelty["trained_on"], novelty["flagged"]) == ([], 0, None)
     assert outcome.bundles[GLOBAL].manifest.out_of_distribution is None
 
 
-def test_a_subgroups_model_knows_all_pictures_of_the_clients_that_hold_it(make_job, stand, hospitals):
+def test_a_subgroups_model_knows_all_pictures_of_the_clients_that_hold_it(hospitals, calibrated):
     north = hospitals.examples("north", "train")
     mixed = replace(north, subgroups=np.where(np.arange(len(north)) < 3, 1, 0))  # three of them are dark
     data = replace(hospitals, held={**hospitals.held, ("north", "train"): mixed})
-    models = run(calibrate_job(make_job, privacy=1), data, stand).facts["models"]
+    models = calibrated(privacy=1, data=data).facts["models"]
     south = len(hospitals.examples("south", "train"))
     assert models["light"]["novelty"]["trained_on"] == len(north)
     assert models["dark"]["novelty"]["trained_on"] == len(north) + south
@@ -535,11 +523,11 @@ def test_how_the_tones_look_is_put_into_every_bundle(make_job, stand, hospitals)
         assert read_manifest(canonical(bundle.manifest)) == bundle.manifest
 
 
-def test_too_few_pictures_give_every_class_and_no_guarantee(make_job, stand, draw_hospitals):
+def test_too_few_pictures_give_every_class_and_no_guarantee(draw_hospitals, calibrated):
     # Eight lesions at most cannot promise 0.9: that takes nine.
     sizes = {"light": (4, 2, 40, 12), "dark": (4, 2, 8, 11)}
     data = draw_hospitals(sizes, {client: name for name, client in HOLDER.items()})
-    outcome = run(calibrate_job(make_job, coverage=0.9), data, stand)
+    outcome = calibrated(coverage=0.9, data=data)
     dark, light = outcome.bundles["dark"].manifest, outcome.bundles["light"].manifest
     assert (dark.conformal.guarantee, dark.conformal.threshold_bin) == ("none", 0)
     assert dark.refers_all, "nothing is concluded on eight pictures"
@@ -549,8 +537,8 @@ def test_too_few_pictures_give_every_class_and_no_guarantee(make_job, stand, dra
     assert outcome.bundles[GLOBAL].manifest.conformal.guarantee == "global"
 
 
-def test_a_subgroup_that_may_not_be_counted_takes_the_global_temperature(make_job, stand, hospitals):
-    outcome = run(calibrate_job(make_job, privacy=12), hospitals, stand)
+def test_a_subgroup_that_may_not_be_counted_takes_the_global_temperature(calibrated):
+    outcome = calibrated(privacy=12)
     models = outcome.facts["models"]
     assert models["dark"]["temperature"]["n"] == 0, "12 pictures of 10 lesions stay at home"
     assert models["dark"]["temperature"]["fitted"] is None
@@ -559,17 +547,16 @@ def test_a_subgroup_that_may_not_be_counted_takes_the_global_temperature(make_jo
     assert set(outcome.test) == {"light"}
 
 
-def test_without_calibration_pictures_the_job_is_refused(make_job, stand, draw_hospitals):
+def test_without_calibration_pictures_the_job_is_refused(draw_hospitals, calibrated):
     sizes = {"light": (4, 2, 0, 12), "dark": (4, 2, 0, 11)}
     data = draw_hospitals(sizes, {client: name for name, client in HOLDER.items()})
     with pytest.raises(JobError, match=r"no calibration pictures.*data\.split\.calibration"):
-        run(calibrate_job(make_job), data, stand)
+        calibrated(data=data)
 
 
-def test_test_labels_change_figures_and_nothing_that_is_served(make_job, stand, hospitals):
-    job = calibrate_job(make_job)
-    clean = run(job, hospitals, stand)
-    poisoned = run(job, hospitals.with_labels("test", lambda labels: (labels + 1) % 3), stand, "poisoned")
+def test_test_labels_change_figures_and_nothing_that_is_served(hospitals, calibrated):
+    data = hospitals.with_labels("test", lambda labels: (labels + 1) % 3)
+    clean, poisoned = calibrated(), calibrated(data, "poisoned")
     for name, bundle in clean.bundles.items():
         other = poisoned.bundles[name]
         assert other.graph == bundle.graph
@@ -578,36 +565,24 @@ def test_test_labels_change_figures_and_nothing_that_is_served(make_job, stand, 
         assert other.manifest.metrics != bundle.manifest.metrics
 
 
-def test_the_counts_of_every_bundle_agree(make_job, stand, hospitals):
-    for bundle in run(calibrate_job(make_job), hospitals, stand).bundles.values():
-        assert bundle.manifest.evaluation.all.decided is not None
-        assert contradictions(bundle.manifest) == []
-
-
-def test_the_same_job_gives_the_same_bundles(make_job, stand, hospitals):
-    job = calibrate_job(make_job)
-    first, again = run(job, hospitals, stand), run(job, hospitals, stand, "again")
+def test_the_same_job_gives_the_same_bundles_whose_counts_agree(calibrated):
+    first, again = calibrated(), calibrated(name="again")
     assert first.bundles == again.bundles
     assert first.facts == again.facts
+    parent = bundle_digest(first.bundles[GLOBAL].manifest)
+    for name, bundle in first.bundles.items():
+        assert bundle.manifest.evaluation.all.decided is not None
+        assert contradictions(bundle.manifest) == []
+        assert bundle.manifest.lineage.parent == (None if name == GLOBAL else parent)
 
 
-def test_the_servers_training_pictures_are_known_and_its_others_judge_nothing(
-    make_job, stand, draw_hospitals
-):
+def test_the_servers_training_pictures_are_known_and_its_others_judge_nothing(draw_hospitals, calibrated):
     sizes = {"light": (22, 13, 40, 17), "dark": (9, 7, 12, 11)}
     data = draw_hospitals(sizes, {"north": "light", "south": "dark", "server": "light"})
-    models = run(calibrate_job(make_job, privacy=1), data, stand).facts["models"]
+    models = calibrated(privacy=1, data=data).facts["models"]
     assert models[GLOBAL]["novelty"]["trained_on"] == 22 + 9 + 22
     assert models["light"]["novelty"]["trained_on"] == 22 + 22
     assert models["light"]["novelty"]["n"] == models["light"]["conformal"]["n"] == 32
-
-
-def test_a_subgroups_bundle_names_the_calibrated_global_one_as_its_parent(make_job, stand, hospitals):
-    bundles = run(calibrate_job(make_job), hospitals, stand).bundles
-    parent = bundle_digest(bundles[GLOBAL].manifest)
-    assert {name: one.manifest.lineage.parent for name, one in bundles.items()} == {
-        GLOBAL: None, "light": parent, "dark": parent,
-    }  # fmt: skip
 
 
 def listening(ready, asked):

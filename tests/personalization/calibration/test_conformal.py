@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import beta as beta_law
-from scipy.stats import betabinom, kstest
+from scipy.stats import betabinom
 
 from personalization.calibration.conformal import (
     count_distances,
@@ -38,18 +37,6 @@ def drawn(generator, n):
     return counts_of(generator.random(n))
 
 
-def test_threshold_is_the_bin_of_the_ranked_score():
-    of_truth = [0.05, 0.31, 0.42, 0.55, 0.61, 0.70, 0.83, 0.90, 0.95, 0.99]
-
-    threshold = fit_threshold(counts_of(of_truth), 0.8)
-
-    assert threshold.rank == 9  # ceil(11 * 0.8)
-    assert threshold.threshold_bin == score_bin(np.array(0.31))  # the ninth largest probability is 0.31
-    assert threshold.n == 10
-    assert threshold.guaranteed
-    assert threshold.expected_coverage == pytest.approx(9 / 11)
-
-
 @given(
     st.lists(st.floats(0.001, 0.999), min_size=1, max_size=60), st.sampled_from([0.5, 0.75, 0.8, 0.9, 0.95])
 )
@@ -62,6 +49,8 @@ def test_threshold_equals_sorting_the_scores(of_truth, coverage):
         assert threshold.threshold_bin == 0
         assert not threshold.guaranteed
     else:
+        assert threshold.n == len(of_truth)
+        assert threshold.expected_coverage == pytest.approx(rank / (len(of_truth) + 1))
         exact = 1 - np.sort(1 - np.array(of_truth))[rank - 1]
         assert LOGIT_BINS.lower(threshold.threshold_bin) <= exact + 1e-12
         in_set = score_bin(np.array(of_truth)) >= threshold.threshold_bin
@@ -73,49 +62,19 @@ def test_threshold_equals_sorting_the_scores(of_truth, coverage):
     ("coverage", "needed"), [(0.9, 9), (0.95, 19), (0.8, 4), (0.5, 1), (0.99, 99), (0.7, 3)]
 )
 def test_one_picture_fewer_than_needed_gives_no_guarantee(coverage, needed):
-    config = coverage
-    enough = fit_threshold(counts_of([0.6] * needed), config)
-    short = fit_threshold(counts_of([0.6] * (needed - 1)), config)
+    enough, short = (fit_threshold(counts_of([0.6] * n), coverage) for n in (needed, needed - 1))
 
     assert examples_needed(coverage) == needed
     assert enough.guaranteed
     assert enough.threshold_bin == score_bin(np.array(0.6))
-    assert not short.guaranteed
-    assert short.threshold_bin == 0
-    assert short.expected_coverage == 1.0
-
-
-def test_no_pictures_put_every_class_into_the_set():
-    threshold = fit_threshold(counts_of([]), 0.9)
-
-    assert (threshold.threshold_bin, threshold.n, threshold.guaranteed) == (0, 0, False)
+    for few in (short, fit_threshold(counts_of([]), coverage)):
+        assert (few.guaranteed, few.threshold_bin, few.expected_coverage) == (False, 0, 1.0)
 
 
 def test_rounding_does_not_lift_the_rank():
     """In doubles 100 · 0.55 is 55.00000000000001, whose ceiling is 56."""
     assert fit_threshold(counts_of([0.5] * 99), 0.55).rank == 55
     assert fit_threshold(counts_of([0.5] * 9), 0.9).rank == 9
-
-
-def test_expected_coverage_over_draws_of_the_calibration_split():
-    """n = 25, α = 0.1: 24/26 = 0.923, and at most one bin more by rounding to the conservative edge."""
-    generator = np.random.default_rng(0)
-    bins = [fit_threshold(drawn(generator, 25), 0.9).threshold_bin for _ in range(4000)]
-    coverages = 1 - LOGIT_BINS.edges[bins]  # of a new picture, whose p_y is uniform too
-    widths = np.diff(LOGIT_BINS.edges)[bins]
-
-    error = coverages.std() / np.sqrt(len(coverages))
-    assert 24 / 26 - 3 * error <= coverages.mean() <= 24 / 26 + widths.mean() + 3 * error
-
-
-def test_coverage_over_draws_follows_the_beta_law():
-    generator = np.random.default_rng(1)
-    bins = [fit_threshold(drawn(generator, 40), 0.8).threshold_bin for _ in range(2000)]
-    spread_over_the_bin = (
-        LOGIT_BINS.edges[bins] + generator.random(len(bins)) * np.diff(LOGIT_BINS.edges)[bins]
-    )
-
-    assert kstest(1 - spread_over_the_bin, beta_law(33, 8).cdf).pvalue > 0.01
 
 
 def test_covered_pictures_of_a_finite_test_split_are_beta_binomial():
@@ -165,17 +124,6 @@ def test_what_leaves_is_of_several_patients_and_covers_no_fewer_than_it_says(see
     np.testing.assert_array_equal(alone, exact, "the control: a patient a run")
 
 
-def test_the_threshold_is_the_bin_of_the_ranked_distance():
-    distances = np.array([3.0, 1.0, 40.0, 5.0, 2.0, 8.0, 700.0, 6.0, 9.0])
-
-    threshold = ood_threshold(count_distances(distances), 0.2)
-
-    # ceil(10 · 0.8) = 8: the eighth smallest of nine is 40, in the bin from 10^(920/200 − 3) = 39.81 on.
-    assert threshold == 920
-    assert upper_edge(threshold) == pytest.approx(10 ** (921 / 200 - 3))
-    assert flagged(count_distances(distances), threshold) == pytest.approx(1 / 9)
-
-
 @given(st.lists(st.floats(1e-2, 1e8), min_size=1, max_size=80), st.sampled_from([0.5, 0.25, 0.2, 0.1, 0.05]))
 def test_the_threshold_equals_sorting_the_distances(distances, rate):
     threshold = ood_threshold(count_distances(np.array(distances)), rate)
@@ -189,6 +137,7 @@ def test_the_threshold_equals_sorting_the_distances(distances, rate):
         assert exact <= upper_edge(threshold) * (1 + 1e-12)
         above = distance_bin(np.array(distances)) > threshold
         assert above.sum() <= len(distances) - rank
+        assert flagged(count_distances(np.array(distances)), threshold) == pytest.approx(above.mean())
 
 
 @pytest.mark.parametrize(("rate", "needed"), [(0.05, 19), (0.1, 9), (0.01, 99), (0.3, 3), (0.5, 1)])

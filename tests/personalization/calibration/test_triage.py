@@ -47,6 +47,9 @@ def spread(n, shift=0.0):
     return 1 / (1 + np.exp(-np.linspace(-6, 6, n) - shift))
 
 
+LIGHT = histogram(spread(90), spread(400), spread(300))
+
+
 def ruled_out(counts, beta=0.1):
     return fit_ruled_out(CountsAt.of(counts, propose_ruled_out(counts, beta)), beta)
 
@@ -78,11 +81,8 @@ def test_the_threshold_is_the_largest_with_a_proof_for_each_kind(n, m, beta):
         assert binom.cdf(share.x, share.n, share.high) == pytest.approx(1 - LEVEL)
 
 
-def test_29_lesions_of_each_kind_are_the_fewest_for_one_in_ten():
-    enough, few = spread(200), spread(28)
-    assert ruled_out(histogram(spread(50), enough, spread(29))).below
-    assert not ruled_out(histogram(spread(50), enough, few)).below
-    assert not ruled_out(histogram(spread(50), enough, [])).below, "a kind that nobody has is not proven"
+def test_a_kind_that_nobody_has_is_not_proven():
+    assert not ruled_out(histogram(spread(50), spread(200), [])).below
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.1])
@@ -123,7 +123,7 @@ def test_each_threshold_goes_by_its_own_target():
 
 
 def test_no_lesion_at_the_working_point_or_above_is_ruled_out():
-    part = histogram(spread(90), spread(400), spread(300))
+    part = LIGHT
     for sensitivity, capped in ((0.99, True), (0.5, False)):
         found, counts = rules([part], sensitivity=sensitivity)
         point, fitted = found.working_point(counts), found.fit_triage(counts, [True]).ruled_out
@@ -152,10 +152,7 @@ def rules(parts, triage=TriageConfig(), sensitivity=None):  # noqa: B008 - froze
 
 
 def test_who_declares_no_tone_is_ruled_out_by_the_lowest_threshold_and_the_worst_limits():
-    dark, light = (
-        histogram(spread(60, -2), spread(40), spread(50)),
-        histogram(spread(90), spread(400), spread(300)),
-    )
+    dark, light = histogram(spread(60, -2), spread(40), spread(50)), LIGHT
     own = [ruled_out(each) for each in (dark, light)]
     found, counts = rules([dark, light])
     everybody = found.fit_triage(counts, [True, True]).ruled_out
@@ -168,10 +165,7 @@ def test_who_declares_no_tone_is_ruled_out_by_the_lowest_threshold_and_the_worst
 
 
 def test_nothing_is_ruled_out_for_an_undeclared_tone_where_one_tone_has_no_proof():
-    dark, light = (
-        histogram(spread(60), spread(20), spread(50)),
-        histogram(spread(90), spread(400), spread(300)),
-    )
+    dark, light = histogram(spread(60), spread(20), spread(50)), LIGHT
     for parts, named in (([dark, light], [True, True]), ([light], [False])):
         found, counts = rules(parts)
         assert not found.fit_triage(counts, named).ruled_out.below
@@ -180,7 +174,7 @@ def test_nothing_is_ruled_out_for_an_undeclared_tone_where_one_tone_has_no_proof
 
 
 def test_working_point_and_triage_are_fitted_from_one_set_of_counts():
-    part = histogram(spread(90), spread(400), spread(300))
+    part = LIGHT
     found, counts = rules([part, part], sensitivity=0.9)
     malignant = 2 * part[1:].sum(axis=0)
     alone = fit_working_point(CountsAt.of(malignant[np.newaxis], propose_working_points(malignant, 0.9)), 0.9)
@@ -222,23 +216,20 @@ def test_the_two_places_of_a_run_tell_no_more_of_it_than_one(seed, n, smallest):
     assert all(ends <= begins for (_, ends), (begins, _) in pairwise(runs))
 
 
-def update(tensors):
-    return Update("north", "calibrate", 0, "malignancy", "global", tensors, {}, {})
-
-
 @pytest.mark.parametrize(
-    "tensors",
+    "sent",
     [
-        {},
-        {"malignancy": torch.zeros(1, 2, SCORE_BINS)},
-        {"malignancy": torch.full((1, 2, SCORE_BINS), -1)},
-        {"malignancy": torch.zeros(1, 1, SCORE_BINS, dtype=torch.int32)},
-        {"malignancy": torch.zeros(2, 2, SCORE_BINS, dtype=torch.int32)},
+        None,
+        torch.zeros(1, 2, SCORE_BINS),
+        torch.full((1, 2, SCORE_BINS), -1),
+        torch.zeros(1, 1, SCORE_BINS, dtype=torch.int32),
     ],
 )
-def test_what_is_no_histogram_is_refused(tensors):
+def test_what_is_no_histogram_is_refused(sent):
+    tensors = {} if sent is None else {"malignancy": sent}
+    update = Update("north", "calibrate", 0, "malignancy", "global", tensors, {}, {})
     with pytest.raises(MessageError, match="as `malignancy`; expected whole numbers"):
-        read_counts(update(tensors), "malignancy", (1, 2, SCORE_BINS))
+        read_counts(update, "malignancy", (1, 2, SCORE_BINS))
 
 
 def test_no_more_thresholds_are_asked_at_than_hospitals_allow():

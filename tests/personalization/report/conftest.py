@@ -8,11 +8,11 @@ import pytest
 
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
-from personalization.report.data import CalibratedModel, CensusCell, FineTuning, ReportData, Round, StageFacts
+from personalization.report.data import CalibratedModel, FineTuning, ReportData, Round, StageFacts
 from personalization.report.page import render_report
 from personalization.selection.select import SelectionConfig, select
 from registry.bundle.counts.counting import count
-from registry.bundle.labels import Label
+from registry.bundle.labels import UNDECLARED, Label
 from registry.bundle.metrics.summary import over_clients, summarise
 from tests.thresholds import at_log_odds
 
@@ -20,6 +20,21 @@ LABELS = (
     Label(code="MEL", name="Melanoma", malignancy="malignant"),
     Label(code="NV", name="Nevus", malignancy="benign"),
 )
+
+
+def texts(row):
+    """The texts of a row's cells."""
+    return [cell.text for cell in row.cells]
+
+
+def lines(table):
+    """The texts of the cells by the heads of the rows."""
+    return {row.head: texts(row) for row in table.rows}
+
+
+def columns(table, row=0):
+    """The texts of a row by the heads of the columns."""
+    return dict(zip(table.header[1:], texts(table.rows[row]), strict=True))
 
 
 class Outline(HTMLParser):
@@ -99,14 +114,14 @@ def line():
 
 @pytest.fixture(scope="session")
 def everything(block, line):
-    """A run with every part that a report can show, under names as long as people give them."""
-    long = "a subgroup with a rather long name"
-    first = {"light": block(40, 10, 80, 20), long: block(6, 4, 9, 5)}
-    then = {"light": block(42, 8, 82, 18), long: block(7, 3, 10, 4)}
+    """A run with every part that a report can show, under names as long and as odd as people give them."""
+    long = "a subgroup with a rather <long> name"
+    first = {"light": block(40, 10, 80, 20), long: block(6, 4, 9, 5), UNDECLARED: block(1, 1, 1, 1)}
+    then = {**first, "light": block(42, 8, 82, 18), long: block(7, 3, 10, 4)}
     clinics = {f"university-hospital-number-{at}": block(5 + at, 5, 9, 1) for at in range(4)}
-    accuracies = {"light": {0: 0.75, 1: 0.625, 2: 0.875}, long: {0: 0.5, 1: 0.5, 2: 0.5625}}
+    accuracies = {"light": {0: 0.9, 1: 0.65, 2: 0.9}, long: {0: 0.6, 1: 0.62, 2: 0.6}}
     told = {
-        **over_clients(clinics, {"north": list(clinics)[:2]}, ["MEL", "NV"]),
+        **over_clients(clinics, {"north & <b>east</b>": list(clinics)[:2]}, ["MEL", "NV"]),
         "similarity": {
             "clients": list(clinics),
             "matrix": [[1.0 if x == y else 0.5 + 0.1 * abs(x - y) for x in range(4)] for y in range(4)],
@@ -134,7 +149,8 @@ def everything(block, line):
         "intersections": {"body_site": {"trunk": {"light": cell, long: None}}},
     }
     peers = {"exchange": {name: {"peers": [other for other in clinics if other != name]} for name in clinics}}
-    sent = {name: {"down": 2_000_000, "beside": 1_000_000, "up": 1_000_000} for name in clinics}
+    sizes = {"down": 2_000_000, "beside": 1_000_000, "up": 1_000_000}
+    sent = dict.fromkeys([*clinics, "server"], sizes)
     rounds = [
         line(
             at,
@@ -150,9 +166,10 @@ def everything(block, line):
     ]
     return ReportData(
         summary={
-            "job": "dermatology-of-five-university-hospitals-with-everything-switched-on",
+            "job": "dermatology-of-five-university-hospitals-with-everything & <script>alert(1)</script>",
             "recipe": "fedauto",
             "seed": 7,
+            "versions": [{"model": "skin", "subgroup": "global", "version": 1}],
             "digest": "sha256:" + "0123456789abcdef" * 4,
             "stages": [
                 {
@@ -177,7 +194,7 @@ def everything(block, line):
             StageFacts("calibrate", "calibrate", {"models": {"global": {"novelty": detector}}}),
         ],
         census=[
-            CensusCell(client, name, code, split, 100)
+            {"client": client, "subgroup": name, "label": code, "split": split, "n": 100}
             for client in clinics
             for name in first
             for code in ("MEL", "NV")
@@ -187,12 +204,13 @@ def everything(block, line):
             accuracies, {"light": 16, long: 16}, select(accuracies, SelectionConfig()), strategy="finetune"
         ),
         calibration=[
-            CalibratedModel(
-                name,
-                Temperature(1.5, 1.6, 50),
-                ConformalThreshold(at_log_odds(-1.5), 0.9, 50, 46),
-            )
-            for name in ("global", "light")
+            *(
+                CalibratedModel(
+                    name, Temperature(1.5, 1.6, 50), ConformalThreshold(at_log_odds(-1.5), 0.9, 50, 46)
+                )
+                for name in ("global", "light")
+            ),
+            CalibratedModel(long, Temperature(1.4, None, 6), ConformalThreshold(0, 0.9, 6, 7)),
         ],
         notes=["2 pictures were broken."],
     )

@@ -2,40 +2,31 @@
 
 import pytest
 
-from personalization.report.calibration import calibration_error_table, ood_table
-from personalization.report.cases import left_out_tables, pattern_tables
+from personalization.report import calibration, figures, fine_tuning, run_tables, subgroups
 from personalization.report.page import render_report
-from personalization.report.peers import peer_maps, similarity_maps
-from personalization.report.run_tables import client_tables, communication_tables, probe_tables
-from personalization.report.subgroups import (
-    class_tables_over_clients,
-    differences_table,
-    intersection_tables,
-    unseen_tables,
-)
 
 
 @pytest.mark.parametrize(
-    "tables",
+    "part",
     [
-        calibration_error_table,
-        class_tables_over_clients,
-        client_tables,
-        communication_tables,
-        differences_table,
-        intersection_tables,
-        left_out_tables,
-        ood_table,
-        pattern_tables,
-        peer_maps,
-        probe_tables,
-        similarity_maps,
-        unseen_tables,
+        calibration.calibration_error_table,
+        calibration.ood_table,
+        figures.maps,
+        fine_tuning.personal,
+        run_tables.client_tables,
+        run_tables.communication_tables,
+        run_tables.probe_tables,
+        subgroups.class_tables_over_clients,
+        subgroups.differences_table,
+        subgroups.intersection_tables,
+        subgroups.left_out_tables,
+        subgroups.pattern_tables,
+        subgroups.unseen_tables,
     ],
 )
-def test_there_is_no_table_of_nothing(tables, report):
-    assert not tables(report())
-    assert not tables(report("export", {"bundles": 1}))
+def test_there_is_no_table_of_nothing(part, report):
+    assert not part(report())
+    assert not part(report("export", {"bundles": 1}))
 
 
 def test_the_page_of_a_plain_run_has_no_section_without_a_table(report, line):

@@ -8,6 +8,7 @@ import pytest
 
 import personalization.report
 from registry.bundle.text import PAGE_FOLDER as FOLDER
+from tests.contrast import contrast
 from tests.personalization.report.conftest import Outline
 
 STYLE = "".join(
@@ -82,18 +83,6 @@ def palettes():
         for block in re.findall(r":root \{(.*?)\}", STYLE, flags=re.DOTALL)
     )
     return {"light": light, "dark": {**light, **dark}, "print": {**light, **paper}}
-
-
-def luminance(colour):
-    """Relative luminance, WCAG 2.2."""
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one, other):
-    high, low = sorted([luminance(one), luminance(other)], reverse=True)
-    return (high + 0.05) / (low + 0.05)
 
 
 def test_contrast_is_measured_as_the_guidelines_say():

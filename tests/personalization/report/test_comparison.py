@@ -52,7 +52,7 @@ def finished(tmp_path):
 def test_the_papers_relative_improvements(finished):
     """Table 2: F1 0.647 locally, 0.698 with FedAvg and 0.746 with FedPerl of one peer: 7.88 % and 15.30 %."""
     runs = [finished("local", 0.647), finished("fedavg", 0.698), finished("fedperl", 0.746)]
-    improvements = [row.relative_improvement for row in compare(runs).rows]
+    improvements = [row.relative_improvement for row in compare(runs).runs]
     assert [round(100 * value, 2) for value in improvements] == [0.0, 7.88, 15.30]
 
 
@@ -60,23 +60,23 @@ def test_another_baseline_may_be_named(finished):
     runs = [finished("local", 0.4), finished("fedavg", 0.5)]
     told = compare(runs, baseline=runs[1])
     assert told.baseline == "fedavg"
-    assert [row.relative_improvement for row in told.rows] == pytest.approx([-0.2, 0.0])
+    assert [row.relative_improvement for row in told.runs] == pytest.approx([-0.2, 0.0])
 
 
 def test_additional_cost_is_over_the_run_named_for_it_without_the_server(finished):
     """Two clients, two rounds: 400 bytes without peers, 1200 with two of them: 200 % more."""
     runs = [finished("local", 0.4, 0), finished("ssfl", 0.5, 100), finished("fedperl", 0.6, 300)]
     told = compare(runs, cost_over=runs[1])
-    assert [row.run.bytes_down for row in told.rows] == [0, 400, 1200]
-    assert [row.additional_cost for row in told.rows] == [-1.0, 0.0, 2.0]
-    assert [row.additional_cost for row in compare(runs).rows] == [None, None, None]
+    assert [row.bytes_down for row in told.runs] == [0, 400, 1200]
+    assert [row.additional_cost for row in told.runs] == [-1.0, 0.0, 2.0]
+    assert [row.additional_cost for row in compare(runs).runs] == [None, None, None]
 
 
 def test_a_run_that_is_only_compared_with_is_shown_first(finished):
     local, ssfl, fedperl = finished("local", 0.4), finished("ssfl", 0.5), finished("fedperl", 0.6)
     told = compare([fedperl], baseline=local, cost_over=ssfl)
-    assert [row.name for row in told.rows] == ["local", "ssfl", "fedperl"]
-    assert told.rows[2].relative_improvement == pytest.approx(0.5)
+    assert [row.run for row in told.runs] == ["local", "ssfl", "fedperl"]
+    assert told.runs[2].relative_improvement == pytest.approx(0.5)
 
 
 def test_the_last_stage_that_judged_at_clients_is_compared(finished):
@@ -87,28 +87,23 @@ def test_the_last_stage_that_judged_at_clients_is_compared(finished):
         "two", 0.1, stages=[stage("finetune", 0.3), stage("federate", 0.7), {"name": "calibrate"}]
     )
     run = read_finished(folder)
-    assert (run.stage, run.figures["macro_f1"]["mean"]) == ("federate", 0.7)
+    assert (run.stage, run.over_clients["macro_f1"]["mean"]) == ("federate", 0.7)
 
 
-def test_other_data_are_a_warning(finished):
-    runs = [finished("a", 0.5), finished("b", 0.5, data="sha256:b"), finished("c", 0.5)]
-    (warning,) = compare(runs).warnings
-    assert warning.startswith("Other data than a: b. ")
-    assert compare([runs[0], runs[2]]).warnings == ()
-
-
-def test_other_numbers_of_clients_and_rounds_are_warnings(finished):
-    runs = [finished("a", 0.5), finished("b", 0.5, clients=3), finished("c", 0.5, rounds=5)]
-    warnings = compare(runs, cost_over=runs[0]).warnings
-    assert warnings == (
+def test_other_data_and_other_numbers_of_clients_and_rounds_are_warnings(finished):
+    runs = [finished("a", 0.5), finished("b", 0.5, clients=3, data="sha256:b"), finished("c", 0.5, rounds=5)]
+    data, *numbers = compare(runs, cost_over=runs[0]).warnings
+    assert data.startswith("Other data than a: b. ")
+    assert numbers == [
         "Means over other numbers of clients than in a: b.",
         "AC is over a, and of other numbers of rounds: c.",
-    )
+    ]
+    assert compare([runs[0], runs[2]]).warnings == []
 
 
 def test_runs_of_one_name_are_told_apart_and_a_run_named_twice_is_one(finished):
     one, other = finished("x/run", 0.5), finished("y/run", 0.6)
-    names = [row.name for row in compare([one, other, one]).rows]
+    names = [row.run for row in compare([one, other, one]).runs]
     assert names == [str(one.resolve()), str(other.resolve())]
 
 
@@ -148,31 +143,19 @@ def test_people_get_a_table(finished):
     assert "Other data than local: [b]fedavg." in text
 
 
-def test_nothing_to_compare_is_refused():
-    with pytest.raises(DataError, match="name the folders of finished runs"):
-        compare([])
-
-
 def test_what_is_no_finished_run_is_refused(tmp_path, finished):
-    good = finished("good", 0.5)
-    with pytest.raises(DataError, match=r"nowhere holds no finished run.*--resume"):
-        compare([good, tmp_path / "nowhere"])
-    (good / "summary.json").write_text("{")
-    with pytest.raises(DataError, match="is not JSON"):
-        compare([good])
-    (good / "summary.json").write_text("[]")
-    with pytest.raises(DataError, match="no summary of a run"):
-        compare([good])
-
-
-def test_a_log_that_is_broken_is_refused(finished):
-    folder = finished("broken", 0.5)
-    (folder / "metrics.jsonl").write_text('{"stage": \n')
-    with pytest.raises(DataError, match=r"metrics.jsonl is not JSON"):
-        compare([folder])
-
-
-def test_a_run_that_judged_no_single_client_is_refused(finished):
-    folder = finished("pre", 0.5, stages=[{"name": "pretrain", "facts": {}}, {"name": "export"}])
-    with pytest.raises(DataError, match=r"none of its stages \(pretrain, export\) has over_clients"):
-        compare([folder])
+    good, log = finished("good", 0.5), finished("log", 0.5)
+    pre = finished("pre", 0.5, stages=[{"name": "pretrain", "facts": {}}, {"name": "export"}])
+    (log / "metrics.jsonl").write_text('{"stage": \n')
+    for runs, message in (
+        ([], "name the folders of finished runs"),
+        ([good, tmp_path / "nowhere"], r"nowhere holds no finished run.*--resume"),
+        ([log], r"metrics.jsonl is not JSON"),
+        ([pre], r"none of its stages \(pretrain, export\) has over_clients"),
+    ):
+        with pytest.raises(DataError, match=message):
+            compare(runs)
+    for text, message in (("{", "is not JSON"), ("[]", "no summary of a run")):
+        (good / "summary.json").write_text(text)
+        with pytest.raises(DataError, match=message):
+            compare([good])

@@ -9,7 +9,7 @@ import pytest
 from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
 from personalization.calibration.triage import RuledOut, Share, TriageFit, Urgent
-from personalization.report.data import judged, no_working_point, report_data
+from personalization.report.data import judged, no_working_point, of_hospitals, report_data
 from personalization.report.page import render_report
 from personalization.report.run_tables import stages_table
 from registry.bundle.conclusions import Conclusions
@@ -51,8 +51,8 @@ def test_rounds_counts_and_census_are_those_of_the_run(finish, hospitals):
     assert list(data.counts) == ["federate", "personalize"]
     for key, name in (("0-federate", "federate"), ("1-personalize", "personalize")):
         assert data.counts[name] == result.stages[key].outcome.test
-    assert {cell.client for cell in data.census} == {"north", "south"}
-    assert sum(cell.n for cell in data.census) == sum(len(part) for part in hospitals.held.values())
+    assert {row["client"] for row in data.census} == {"north", "south"}
+    assert sum(row["n"] for row in data.census) == sum(len(part) for part in hospitals.held.values())
     assert data.calibration == ()
 
 
@@ -137,6 +137,21 @@ def test_test_pictures_that_no_count_holds_are_noted_with_both_numbers(finish):
     )
 
 
+def test_hospitals_that_left_missed_rounds_or_never_came_are_noted():
+    def failed(number, stage="federate", reason="offline"):
+        return {"stage": stage, "round": number, "failed": [{"client": "north", "reason": reason}]}
+
+    lines = [failed(1), {"stage": "federate", "round": 2}, failed(3, reason="slow"), failed(1, "personalize")]
+    summary = {"dismissed": {"east": "Monday"}, "notes": ["a note"], "left_out": {"west": "no key"}}
+    dismissed, note, *missed, never = of_hospitals(summary, lines)
+    assert dismissed.startswith("east was dismissed from the run on Monday: ")
+    assert (note, never[-13:]) == ("a note.", "known: no key")
+    assert missed == [
+        "north was left out in 2 rounds of federate, last in round 3: slow",
+        "north was left out in 1 rounds of personalize, last in round 1: offline",
+    ]
+
+
 @pytest.mark.parametrize(("sensitivity", "notes"), [(0.95, 1), (None, 0)])
 def test_a_working_point_that_was_asked_for_and_is_not_there_is_noted(make_job, sensitivity, notes):
     job = make_job([FEDERATE, {"stage": "export"}, {"stage": "calibrate", "sensitivity": sensitivity}])
@@ -150,7 +165,7 @@ def test_a_working_point_that_was_asked_for_and_is_not_there_is_noted(make_job, 
     }
     models = {"global": {"working_point": point}, "dark": {"working_point": None}}
     done = SimpleNamespace(outcome=SimpleNamespace(facts={"models": models}))
-    found = no_working_point(SimpleNamespace(job=job, stages={"2-calibrate": done}))
+    found = list(no_working_point(SimpleNamespace(job=job, stages={"2-calibrate": done})))
     assert len(found) == notes
     assert all(note.startswith("No working point for dark, though") for note in found)
 

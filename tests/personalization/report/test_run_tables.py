@@ -1,16 +1,14 @@
-"""
-
-What a probe found, with intervals, over all pictures and in each subgroup.
-"""
+"""What a run's log and its stages' facts come to: clients, traffic, probes, and who the subgroups are."""
 
 from dataclasses import replace
 
 import pytest
 
+from personalization.report.data import Round
 from personalization.report.page import render_report
 from personalization.report.run_tables import client_tables, communication_tables, facts, probe_tables
 from registry.bundle.metrics.summary import over_clients, summarise
-from tests.personalization.report.conftest import LABELS
+from tests.personalization.report.conftest import LABELS, columns, lines
 
 
 @pytest.fixture
@@ -25,25 +23,20 @@ def of_clients(block):
     return over_clients(blocks, {"isic": ["isic-0", "isic-1"], "ham": ["ham"]})
 
 
-def column(table, title):
-    at = table.columns.index(title) - 1
-    return {row.header: row.cells[at].text for row in table.rows}
-
-
 def test_clients_stand_by_community_then_means_of_communities_then_the_mean_of_all(report, of_clients):
     (table,) = client_tables(report("federate", of_clients))
-    assert column(table, "accuracy") == {
-        "isic-0": "0.800",
-        "isic-1": "0.900",
-        "ham": "0.600",
-        "pad": "0.500",
-        "isic, mean over 2 clients": "0.850",
-        "ham, mean over 1 client": "0.600",
+    assert table.header[1:3] == ("test pictures", "accuracy")
+    assert {name: texts[:2] for name, texts in lines(table).items()} == {
+        "isic-0": ["10", "0.800"],
+        "isic-1": ["20", "0.900"],
+        "ham": ["10", "0.600"],
+        "pad": ["10", "0.500"],
+        "isic, mean over 2 clients": ["30", "0.850"],
+        "ham, mean over 1 client": ["10", "0.600"],
         # (0.5 + 0.6 + 0.8 + 0.9) / 4 = 0.7; deviations 0.2, 0.1, 0.1, 0.2: sqrt(0.1 / 4) = 0.158.
-        "mean over clients (median) ± deviation": "0.700 (0.700) ±\u202f0.158",
+        "mean over clients (median) ± deviation": ["50", "0.700 (0.700) ±\u202f0.158"],
     }
-    assert list(column(table, "test pictures").values()) == ["10", "20", "10", "10", "30", "10", "50"]
-    assert [row.is_total for row in table.rows] == [False] * 4 + [True] * 3
+    assert [row.total for row in table.rows] == [False] * 4 + [True] * 3
 
 
 @pytest.mark.parametrize(
@@ -77,38 +70,20 @@ def rounds(line):
     ]
 
 
-def cells(table, header):
-    row = next(row for row in table.rows if row.header == header)
-    return [cell.text for cell in row.cells]
-
-
 def test_bytes_and_additional_cost_by_hand(report, rounds):
     (table,) = communication_tables(report(rounds=rounds))
-    assert table.columns[-1] == "in the 2 rounds with an exchange"
-    assert cells(table, "a") == [
-        "6.0\u202fMB",
-        "4.0\u202fMB",
-        "2.0\u202fMB",
-        "4.0\u202fMB",
-        "50.0\u202f%",
-        "100.0\u202f%",
-    ]
-    assert cells(table, "c")[4:] == ["0.0\u202f%", "0.0\u202f%"]
+    found = lines(table)
+    assert table.header[-1] == "in the 2 rounds with an exchange"
+    assert list(found) == ["a", "b", "c", "all clients", "server, in no sum"]
+    mega, percent = "\u202fMB", "\u202f%"
+    sizes = [f"{number}{mega}" for number in ("6.0", "4.0", "2.0", "4.0")]
+    assert found["a"] == [*sizes, f"50.0{percent}", f"100.0{percent}"]
+    assert found["c"][4:] == [f"0.0{percent}", f"0.0{percent}"]
     # Weights to a four times, to b three times and to c once; models beside to a twice and to b once.
-    assert cells(table, "all clients") == [
-        "11.0\u202fMB",
-        "8.0\u202fMB",
-        "3.0\u202fMB",
-        "8.0\u202fMB",
-        "37.5\u202f%",
-        "75.0\u202f%",  # in rounds 3 and 4: three beside, four weights
-    ]
-
-
-def test_the_coordinators_own_client_is_apart_and_last(report, rounds):
-    (table,) = communication_tables(report(rounds=rounds))
-    assert [row.header for row in table.rows] == ["a", "b", "c", "all clients", "server, in no sum"]
-    assert cells(table, "server, in no sum")[:2] == ["7.0\u202fMB", "4.0\u202fMB"]
+    sizes = [f"{number}{mega}" for number in ("11.0", "8.0", "3.0", "8.0")]
+    # In rounds 3 and 4: three beside, four weights.
+    assert found["all clients"] == [*sizes, f"37.5{percent}", f"75.0{percent}"]
+    assert found["server, in no sum"][:2] == [f"7.0{mega}", f"4.0{mega}"]
 
 
 def test_stages_are_counted_apart_and_clients_stand_by_community(report, line):
@@ -117,10 +92,9 @@ def test_stages_are_counted_apart_and_clients_stand_by_community(report, line):
         line(1, stage="finetune", bytes_by_client={"a": told()}),
         line(1, bytes_by_client={"a": told(), "b": told(times=2)}),
     ]
-    first, second = communication_tables(report(facts=facts, rounds=rounds))
-    assert [row.header for row in first.rows] == ["a", "all clients"]
-    assert [row.header for row in second.rows] == ["b", "a", "all clients"]
-    assert cells(second, "b")[0] == "2.0\u202fMB"
+    first, second = map(lines, communication_tables(report(facts=facts, rounds=rounds)))
+    assert (list(first), list(second)) == (["a", "all clients"], ["b", "a", "all clients"])
+    assert second["b"][0] == "2.0\u202fMB"
 
 
 @pytest.fixture
@@ -128,36 +102,26 @@ def probed(report, block):
     """A report of one probe: two subgroups' pictures were answered linearly, those of one by neighbours."""
     linear = summarise({"light": block(40, 10, 80, 20), "dark": block(6, 4, 9, 5)}, LABELS, ("light", "dark"))
     near = summarise({"light": block(30, 20, 70, 30)}, LABELS, ("light", "dark"))
-    return lambda facts=None: report("probe", facts or {"linear": linear, "neighbours": near})
+    return report("probe", {"linear": linear, "neighbours": near})
 
 
-def test_both_figures_have_a_line_for_all_and_for_each_subgroup(probed):
-    (table,) = probe_tables(probed())
-    rows = {row.header: row for row in table.rows}
-    assert list(rows) == [
-        "linear, all pictures",
-        "linear, light",
-        "linear, dark",
-        "neighbours, all pictures",
-        "neighbours, light",
-    ]
-    cells = dict(zip(table.columns[1:], rows["neighbours, light"].cells, strict=True))
-    assert cells["test pictures"].text == "150"
-    assert cells["sensitivity"].text == "0.600"
-    assert cells["specificity"].text == "0.700"
-    assert cells["AUROC of malignancy"].text == f"{0.6 * 0.7 + (0.6 * 0.3 + 0.4 * 0.7) / 2:.3f}"
-    assert all(" to " in cells[name].note for name in ("sensitivity", "specificity", "AUROC of malignancy"))
-    f1 = {name: row.cells[-1].text for name, row in rows.items()}
-    assert f1["neighbours, all pictures"] == f"{(60 / 110 + 140 / 190) / 2:.3f}"
-    assert f1["linear, light"] == "–", "told over all pictures alone"
-
-
-def test_the_page_shows_them_and_no_others(probed, report):
-    page = render_report(probed())
-    assert '<h2 id="encoder">' in page
-    assert "Of the encoder, by stage “probe”, with 95 % intervals" in page
+def test_a_probe_has_a_line_for_all_and_for_each_subgroup(probed, report):
+    (table,) = probe_tables(probed)
+    linear = [f"linear, {name}" for name in ("all pictures", "light", "dark")]
+    near = ["neighbours, all pictures", "neighbours, light"]
+    assert [row.head for row in table.rows] == [*linear, *near]
+    assert columns(table, 4) == {
+        "test pictures": "150",
+        "AUROC of malignancy": f"{0.6 * 0.7 + (0.6 * 0.3 + 0.4 * 0.7) / 2:.3f}",
+        "sensitivity": "0.600",
+        "specificity": "0.700",
+        "balanced accuracy": "0.650",
+        "macro F1": "–",  # told over all pictures alone
+    }
+    assert all(" to " in cell.note for cell in table.rows[4].cells[1:4])
+    assert columns(table, 3)["macro F1"] == f"{(60 / 110 + 140 / 190) / 2:.3f}"
+    assert "Of the encoder, by stage “probe”, with 95 % intervals" in render_report(probed)
     assert 'id="encoder"' not in render_report(report())
-    assert probe_tables(report()) == ()
 
 
 def test_subgroups_are_told_with_their_tones_on_every_scale(everything):
@@ -165,3 +129,16 @@ def test_subgroups_are_told_with_their_tones_on_every_scale(everything):
     told = dict(facts(replace(everything, tones=tones)))
     assert told["Subgroups"] == "dark: 5, 6 (fitzpatrick) or 0, 1 (milk10k); light: 1 (fitzpatrick)"
     assert "Subgroups" not in dict(facts(everything))
+
+
+def test_peers_scalars_and_bytes_of_the_global_model_are_read():
+    exchange = {"a": {"peers": ["b", "c"], "refused": ["d"]}, "b": {"peers": [], "refused": ["a"]}, "c": {}}
+    models = {
+        "global": {"exchange": exchange, "scalars": {"a": {"kept": 0.4}}},
+        "dark": {"exchange": {"x": {"peers": ["y"]}}},
+    }
+    sizes = {"a": {"down": 30, "beside": 20, "up": 10}, "b": {"down": 5, "up": 0}}
+    line = {"stage": "federate", "round": 11, "asked": ["a", "b"], "answered": ["a"]}
+    found = Round.from_line({**line, "models": models, "bytes_by_client": sizes})
+    assert (found.peers, found.scalars) == ({"a": ("b", "c")}, {"a": {"kept": 0.4}})
+    assert found.bytes_by_client == {"a": (30, 20, 10), "b": (5, 0, 0)}

@@ -1,6 +1,7 @@
-""""""
+"""Tables of test figures by hand: diseases, differences, intersections, unseen clients and parts of cases."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -10,101 +11,91 @@ from personalization.report.subgroups import (
     class_tables_over_clients,
     differences_table,
     f1,
+    harms,
     intersection_tables,
+    left_out_tables,
+    pattern_tables,
     probability,
+    recall_table,
     unseen_tables,
 )
-from registry.bundle.labels import Label
 from registry.bundle.metrics.summary import over_clients, summarise
+from tests.personalization.report.conftest import LABELS, columns, lines, texts
 
-OF_NO_KIND = {"malignancy": "unknown"}
+OF_NO_KIND = [label.model_copy(update={"malignancy": "unknown"}) for label in LABELS]
+PERCENT, POINTS = "\u202f%", "\u202fpts"
 
 
-def cells(table, row):
-    return dict(zip(table.columns[1:], [cell.text for cell in table.rows[row].cells], strict=True))
+def classes(report, labels=LABELS, **blocks):
+    return class_table(report(counts={"federate": blocks}, labels=labels))
 
 
 def test_figures_of_every_disease_by_hand(report, block):
-    data = report()
     # In two subgroups together: 32 of 40 melanomas found, 15 of 20 naevi; 5 naevi are called melanoma.
     blocks = {"light": block(20, 8, 5, 5), "dark": block(12, 0, 10, 0)}
     # Of two classes one of which is malignant, AUROC is that of malignancy, which other tables tell.
-    assert "AUROC" not in class_table("federate", blocks, data.labels).columns
-    table = class_table("federate", blocks, [label.model_copy(update=OF_NO_KIND) for label in data.labels])
-    melanoma = cells(table, 0)
-    assert [row.header for row in table.rows] == ["Melanoma (MEL)", "Nevus (NV)"]
-    assert melanoma["pictures"] == "40"
-    assert melanoma["recall"] == "0.800"
-    assert melanoma["precision"] == f"{32 / 37:.3f}"
-    assert melanoma["F1"] == f"{64 / 77:.3f}"
-    # 32 of 40 melanomas and 5 of 20 naevi score 0.8, the others 0.2.
-    assert melanoma["AUROC"] == f"{0.8 * 0.75 + (0.8 * 0.25 + 0.2 * 0.75) / 2:.3f}"
+    assert "AUROC" not in classes(report, **blocks).header
+    table = classes(report, OF_NO_KIND, **blocks)
+    melanoma = columns(table)
     # Whatever the order at one score, the share of melanomas is the same in expectation.
-    assert 0.8 < float(melanoma["AUPRC"]) < 0.9
-    assert cells(table, 1)["AUPRC"] == "–"  # of 20 pictures
-    assert cells(table, 1)["recall"] == "0.750"
+    assert 0.8 < float(melanoma.pop("AUPRC")) < 0.9
+    assert melanoma == {
+        "pictures": "40",
+        "recall": "0.800",
+        "precision": f"{32 / 37:.3f}",
+        "F1": f"{64 / 77:.3f}",
+        # 32 of 40 melanomas and 5 of 20 naevi score 0.8, the others 0.2.
+        "AUROC": f"{0.8 * 0.75 + (0.8 * 0.25 + 0.2 * 0.75) / 2:.3f}",
+    }
+    assert [row.head for row in table.rows] == ["Melanoma (MEL)", "Nevus (NV)"]
+    naevi = columns(table, 1)
+    assert (naevi["AUPRC"], naevi["recall"]) == ("–", "0.750")  # of 20 pictures
 
 
 def test_a_class_without_pictures_is_absent(report, block):
-    table = class_table("federate", {"light": block(0, 0, 5, 1)}, report().labels)
-    assert cells(table, 0) == {
-        "pictures": "0",
-        "recall": "–",
-        "precision": "–",
-        "F1": "–",
-        "AUPRC": "–",
-    }
+    table = classes(report, light=block(0, 0, 5, 1))
+    assert columns(table) == {"pictures": "0", **dict.fromkeys(("recall", "precision", "F1", "AUPRC"), "–")}
+
+
+def test_recalls_are_counted_by_hand(report, block):
+    table = recall_table(
+        report(counts={"federate": {"light": block(23, 2, 9, 1), "dark": block(7, 3, 0, 0)}})
+    )
+    melanoma, nevus = table.rows
+    assert table.header == ("disease", "light", "dark", "all pictures")
+    assert melanoma.head == "Melanoma (MEL, malignant)"
+    assert [cell.note for cell in melanoma.cells] == ["23 of 25", "7 of 10", "30 of 35"]
+    assert texts(nevus) == [f"90.0{PERCENT}", "–", f"90.0{PERCENT}"]
 
 
 def test_means_over_clients_say_of_how_many(report, block):
     blocks = {"north": block(3, 1, 2, 2), "south": block(1, 1, 0, 0)}
     (table,) = class_tables_over_clients(report(facts=over_clients(blocks, codes=["MEL", "NV"])))
-    assert cells(table, 0)["clients"] == "2"
-    assert cells(table, 0)["recall"] == f"{(0.75 + 0.5) / 2:.3f}"
-    assert cells(table, 1)["clients"] == "1"
-    assert table.rows[0].header == "Melanoma (MEL)"
+    found = lines(table)
+    assert found["Melanoma (MEL)"][:2] == ["2", f"{(0.75 + 0.5) / 2:.3f}"]
+    assert found["Nevus (NV)"][0] == "1"
 
 
-TOLD = [
-    {
-        "between": ["light", "dark <V>"],
-        "figure": "balanced_accuracy_standardised",
-        "value": 0.125,
-        "interval": [-0.02, 0.25],
-        "p": 0.04,
-        "p_adjusted": 0.12,
-    },
-    {
-        "between": ["light", "dark <V>"],
-        "figure": "malignant_sensitivity",
-        "value": -0.3,
-        "interval": None,
-        "p": None,
-        "p_adjusted": None,
-    },
-    {
-        "between": ["light", "dark <V>"],
-        "figure": "auroc",
-        "value": 0.05,
-        "interval": [0.01, 0.1],
-        "p": 0.0002,
-        "p_adjusted": 0.0006,
-    },
-]
+def difference(figure, value, interval, p, adjusted):
+    between = {"between": ["light", "dark <V>"], "figure": figure, "value": value, "interval": interval}
+    return {**between, "p": p, "p_adjusted": adjusted}
 
 
-def summary(*tests):
-    return {"job": "small", "stages": [{"name": f"stage {at}", **test} for at, test in enumerate(tests)]}
+def of_test(report, **test):
+    return report(summary={"job": "small", "stages": [{"name": "federate"}, {"name": "x", "test": test}]})
 
 
 def test_one_row_per_comparison(report):
-    table = differences_table(report(summary=summary({"test": {"differences": TOLD}})))
-
-    assert table.caption == "Differences between subgroups at one mix of diseases"
-    assert {row.header for row in table.rows} == {"light − dark <V>"}
-    assert [[cell.text for cell in row.cells] for row in table.rows] == [
-        ["Balanced accuracy", "12.5\u202fpts", "0.040", "0.120"],
-        ["Malignant sensitivity", "−30.0\u202fpts", "–", "–"],
+    differences = [
+        difference("balanced_accuracy_standardised", 0.125, [-0.02, 0.25], 0.04, 0.12),
+        difference("malignant_sensitivity", -0.3, None, None, None),
+        difference("auroc", 0.05, [0.01, 0.1], 0.0002, 0.0006),
+    ]
+    table = differences_table(of_test(report, differences=differences))
+    assert {row.head for row in table.rows} == {"light − dark <V>"}
+    assert [texts(row) for row in table.rows] == [
+        ["Balanced accuracy", f"12.5{POINTS}", "0.040", "0.120"],
+        ["Malignant sensitivity", f"−30.0{POINTS}", "–", "–"],
         ["AUROC", "0.050", "<\u202f0.001", "<\u202f0.001"],
     ]
     assert [row.cells[1].note for row in table.rows] == ["−2.0 to 25.0", "", "0.010 to 0.100"]
@@ -127,82 +118,59 @@ ENOUGH = {
 }
 
 
-def with_intersections(report, told):
-    return report(summary={"job": "small", "stages": [{"name": "federate", "test": {"intersections": told}}]})
-
-
 def test_one_table_per_column_and_one_row_per_value_and_subgroup(report):
     told = {
         "body_site": {"trunk": {"light": ENOUGH, "dark": None}, "head & <b>neck</b>": {"light": ENOUGH}},
         "sex": {"female": {"dark": {**ENOUGH, "n": 12}}},
     }
-    site, _ = intersection_tables(with_intersections(report, told))
+    data = of_test(report, intersections=told)
+    site, _ = intersection_tables(data)
 
     assert site.caption == "Subgroups by body site, with 95 % intervals"
-    assert site.columns == (
-        "body site, subgroup",
-        "pictures",
-        "accuracy",
-        "balanced accuracy",
-        "malignant sensitivity",
-    )
-    assert [row.header for row in site.rows] == ["trunk, light", "trunk, dark", "head & <b>neck</b>, light"]
-    first = site.rows[0].cells
-    assert [cell.text for cell in first] == ["40", "75.0\u202f%", "70.0\u202f%", "–"]
-    assert [cell.note for cell in first] == ["", "60.0 to 85.0", "", ""]
-
-
-def test_a_group_with_too_few_pictures_shows_no_number(report):
-    data = with_intersections(report, {"site": {"trunk": {"dark": None}}})
-    (table,) = intersection_tables(data)
-
-    assert table.rows[0].cells[0].text == "too few to tell"
-    assert not any(re.search(r"\d", cell.text + cell.note) for cell in table.rows[0].cells)
+    titles = ("pictures", "accuracy", "balanced accuracy", "malignant sensitivity")
+    assert site.header == ("body site, subgroup", *titles)
+    assert [row.head for row in site.rows] == ["trunk, light", "trunk, dark", "head & <b>neck</b>, light"]
+    enough, too_few, _ = site.rows
+    assert texts(enough) == ["40", f"75.0{PERCENT}", f"70.0{PERCENT}", "–"]
+    assert [cell.note for cell in enough.cells] == ["", "60.0 to 85.0", "", ""]
+    assert too_few.cells[0].text == "too few to tell"
+    assert not any(re.search(r"\d", cell.text + cell.note) for cell in too_few.cells)
     assert "too few to tell" in render_report(data)
 
 
-TWO = (
-    Label(code="malignant", name="Malignant", malignancy="malignant"),
-    Label(code="benign", name="Benign", malignancy="benign"),
-)
+TWO = tuple(label.model_copy(update={"code": label.malignancy}) for label in LABELS)
 
 
-def test_both_classes_by_hand(report, block):
+def unseen(report, labels, block):
+    (table,) = unseen_tables(report(facts={"unseen": {"isic-2020": summarise({"all": block}, labels, ())}}))
+    return table
+
+
+def test_an_unseen_client_has_both_classes_by_hand(report, block):
     # 6 of 10 malignant found, 80 of 100 benign; 20 benign are called malignant.
-    figures = summarise({"all": block(6, 4, 80, 20)}, TWO, ())
-    (table,) = unseen_tables(report(facts={"unseen": {"isic-2020": figures}}))
-    cells = dict(zip(table.columns[1:], table.rows[0].cells, strict=True))
+    table = unseen(report, TWO, block(6, 4, 80, 20))
     assert table.caption == "On clients never seen in training, after stage “federate”"
-    assert cells["malignant pictures"].text == "10"
-    assert cells["malignant recall"].text == "0.600"
-    assert cells["malignant precision"].text == f"{6 / 26:.3f}"
-    assert cells["malignant F1"].text == f"{12 / 36:.3f}"  # 2 right / (pictures + answers)
-    assert cells["benign recall"].text == "0.800"
-    assert cells["benign F1"].text == f"{160 / 184:.3f}"
-    assert cells["AUROC"].text == f"{0.6 * 0.8 + (0.6 * 0.2 + 0.4 * 0.8) / 2:.3f}"
-    assert " to " in cells["AUROC"].note
-    assert cells["ECE"].text != "–"
-
-
-def test_malignant_comes_first_however_the_classes_are_ordered(report, block):
-    figures = summarise(
-        {"all": block(30, 10, 8, 12)}, TWO[::-1], ()
-    )  # now 30 of 40 benign, 8 of 20 malignant
-    (table,) = unseen_tables(report(facts={"unseen": {"isic-2020": figures}}))
-    assert table.columns[1:3] == ("malignant pictures", "malignant recall")
-    assert [cell.text for cell in table.rows[0].cells[:2]] == ["20", "0.400"]
-    assert [cell.text for cell in table.rows[0].cells[4:6]] == ["40", "0.750"]
-
-
-def test_an_absent_class_has_no_figures(report, block):
-    figures = summarise({"all": block(0, 0, 9, 1)}, TWO, ())
-    (table,) = unseen_tables(report(facts={"unseen": {"isic-2020": figures}}))
-    assert [cell.text for cell in table.rows[0].cells[:4]] == ["0", "–", "–", "–"]
-    assert table.rows[0].cells[-2].text == "–"  # AUROC
-
-
-def test_no_unseen_client_no_table(report):
-    assert unseen_tables(report(facts={"unseen": {}})) == ()
+    found = columns(table)
+    assert found.pop("ECE") != "–"
+    assert found == {
+        "malignant pictures": "10",
+        "malignant recall": "0.600",
+        "malignant precision": f"{6 / 26:.3f}",
+        "malignant F1": f"{12 / 36:.3f}",  # 2 right / (pictures + answers)
+        "benign pictures": "100",
+        "benign recall": "0.800",
+        "benign precision": f"{80 / 84:.3f}",
+        "benign F1": f"{160 / 184:.3f}",
+        "AUROC": f"{0.6 * 0.8 + (0.6 * 0.2 + 0.4 * 0.8) / 2:.3f}",
+    }
+    assert " to " in table.rows[0].cells[-2].note
+    # However the classes are ordered: now 30 of 40 benign, 8 of 20 malignant.
+    turned = unseen(report, TWO[::-1], block(30, 10, 8, 12))
+    assert turned.header[1:3] == ("malignant pictures", "malignant recall")
+    assert [texts(turned.rows[0])[at : at + 2] for at in (0, 4)] == [["20", "0.400"], ["40", "0.750"]]
+    absent = texts(unseen(report, TWO, block(0, 0, 9, 1)).rows[0])
+    assert (absent[:4], absent[-2]) == (["0", "–", "–", "–"], "–")
+    assert unseen_tables(report(facts={"unseen": {}})) == []
 
 
 @pytest.mark.parametrize(
@@ -211,3 +179,62 @@ def test_no_unseen_client_no_table(report):
 )
 def test_f1_is_the_harmonic_mean(recall, precision, expected):
     assert f1(recall, precision) == (None if expected is None else pytest.approx(expected))
+
+
+def figures(n, auroc, **more):
+    intervals = {"malignancy_auroc": [auroc - 0.03, auroc + 0.03], "reported": [0.2, 0.45]}
+    return {"n": n, "malignancy_auroc": auroc, "intervals": intervals, **more}
+
+
+DECIDED = {"malignant_sensitivity": 0.9, "coverage": 0.95, "set_size": 2.5, "reported": 0.3}
+PATTERNS = {
+    "close-up": figures(
+        500, 0.8, by_subgroup={"dark": figures(20, 0.7), "light": figures(480, 0.85)}, **DECIDED
+    ),
+    "close-up+dermoscopic+some context": figures(400, 0.9, by_subgroup={"light": figures(400, 0.9)}),
+}
+
+
+def test_every_pattern_has_a_line_for_all_and_for_each_subgroup(report):
+    whole, dark, light = pattern_tables(report("calibrate", {"patterns": PATTERNS}))
+    assert [row.head for row in whole.rows] == ["close-up", "close-up, dermoscopic; some facts"]
+    assert [row.head for row in dark.rows] == ["close-up"]
+    assert len(light.rows) == 2
+    assert "dark" in dark.caption
+    cells = whole.rows[0].cells
+    shown = ["500", "0.800", "0.900", "–", f"95.0{PERCENT}", "2.50", f"30.0{PERCENT}"]
+    assert texts(whole.rows[0]) == shown
+    assert (cells[1].note, cells[-1].note) == ("0.770 to 0.830", "20.0 to 45.0")
+
+
+@pytest.fixture
+def with_harm(report):
+    """A report's data in which sex harms dark skin, and age helps everybody."""
+    whole = figures(300, 0.85, by_subgroup={"dark": figures(300, 0.7), "light": figures(20, 0.9)})
+    left_out = {
+        "age": figures(300, 0.75, by_subgroup={"dark": figures(300, 0.6), "light": figures(300, 0.8)}),
+        "sex": figures(300, 0.86, by_subgroup={"dark": figures(300, 0.8), "light": figures(300, 0.88)}),
+    }
+    data = report("calibrate", {"left_out": left_out})
+    return replace(data, summary={**data.summary, "stages": [{"name": "calibrate", "test": whole}]})
+
+
+def test_there_is_a_line_for_everything_and_one_for_each_part(with_harm):
+    whole, dark, _ = left_out_tables(with_harm)
+    assert [row.head for row in whole.rows] == ["all that is known", "without age", "without sex"]
+    assert [texts(row)[1] for row in dark.rows] == ["0.700", "0.600", "0.800"]
+    assert dark.rows[0].cells[1].note == "0.670 to 0.730"
+    [stage] = with_harm.facts
+    earlier = replace(stage, facts={"left_out": {"site": stage.facts["left_out"]["age"]}})
+    assert left_out_tables(replace(with_harm, facts=[earlier, stage])) == left_out_tables(with_harm)
+
+
+def test_only_what_harms_with_intervals_apart_is_named(with_harm):
+    said = "sex harms dark: AUROC of malignancy is 0.800 without and 0.700 with it."
+    assert tuple(harms(with_harm)) == (said,)
+    assert said not in render_report(with_harm)  # there are no patterns: the section is that of cases
+    [stage] = with_harm.facts
+    facts = {**stage.facts, "patterns": PATTERNS}
+    page = render_report(replace(with_harm, facts=[replace(stage, facts=facts)]))
+    assert said in page
+    assert "No part harms" not in page

@@ -1,11 +1,20 @@
 """What must be shown before a personal model takes the global one's place."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+import torch
 
 from personalization.selection.proof import ProofConfig, prove
 from personalization.selection.select import SelectionConfig, select, with_proofs
+from personalization.stages import personal_models
+from personalization.stages.personal_models import answer_compare, read_paired
 from registry.bundle.counts.lesions import PairedCounts
+from tests.personalization.conftest import LABELS
+from training.errors import MessageError
+from training.messages.message import Broadcast
+from training.rounds.requests import COMPARE, EvaluateRequest
 
 MALIGNANT, BENIGN = 1, 0
 
@@ -82,3 +91,34 @@ def test_where_nobody_could_compare_the_global_model_stays():
     proof = prove(PairedCounts.zeros(2), 2, 3, ProofConfig(), has_malignancy=True)
     assert not proof.holds
     assert "no hospital could tell" in proof.reason
+
+
+def test_each_fold_is_answered_by_the_models_without_it(monkeypatch):
+    """Models that give one answer to all: the second gains one lesion and loses two of each class."""
+    said = {"0/before/": 0, "0/after/": 1, "1/before/": 1, "1/after/": 0}
+    folds = {"dark/0": ([0, 0, 1], [7, 8, 9]), "dark/1": ([1, 1], [4, 5])}
+    parts = {
+        name: SimpleNamespace(labels=np.array(labels), lesions=np.array(lesions))
+        for name, (labels, lesions) in folds.items()
+    }
+    loaded = {}
+    client = SimpleNamespace(
+        id="north",
+        noisy=False,
+        crossfit=2,
+        dataset=SimpleNamespace(labels=LABELS),
+        local_model=SimpleNamespace(load=loaded.update),
+    )
+    monkeypatch.setattr(personal_models, "sendable", lambda *asked, in_folds: parts if in_folds else {})
+    monkeypatch.setattr(
+        personal_models, "predict", lambda model, part: np.eye(3)[[int(loaded["w"])] * len(part.labels)]
+    )
+    tensors = {f"{name}w": torch.tensor(answer) for name, answer in said.items()}
+    options = EvaluateRequest(split="train", subgroups=("dark",)).model_dump()
+    asked = Broadcast("north", "1-personalize", 0, COMPARE, "dark", tensors, options)
+    counts = read_paired(answer_compare(asked, client, in_folds=True), 3)
+    assert [each[:2].tolist() for each in (counts.n, counts.gained, counts.lost)] == [[2, 3], [0, 1], [2, 2]]
+    with pytest.raises(MessageError, match=r"of a job that has folds \(data.crossfit\)"):
+        answer_compare(asked, SimpleNamespace(**{**vars(client), "crossfit": None}), in_folds=True)
+    with pytest.raises(MessageError, match="its counts get noise"):
+        answer_compare(asked, SimpleNamespace(**{**vars(client), "noisy": True}), in_folds=True)

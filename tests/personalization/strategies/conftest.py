@@ -91,7 +91,8 @@ def local_loop() -> Callable[..., list[dict[str, torch.Tensor]]]:
     """`local_loop(job, start, examples, track, client, ...)`: states after each epoch of SGD, from epoch 0.
 
     `trained(model)` gives the parameters, `after_backward(model)` changes gradients, `still` keeps the batch
-    normalisations in evaluation mode, `prepare(model)` changes the model before anything else.
+    normalisations in evaluation mode, `prepare(model)` changes the model before anything else. With `keep`
+    the optimizer goes on where it was.
     """
 
     def run(
@@ -108,6 +109,7 @@ def local_loop() -> Callable[..., list[dict[str, torch.Tensor]]]:
         after_backward=None,
         still=False,
         prepare=None,
+        keep=False,
     ):
         model = build_model(job.model, 3, seed=1)
         model.load_state_dict(start, strict=False)
@@ -120,8 +122,10 @@ def local_loop() -> Callable[..., list[dict[str, torch.Tensor]]]:
         parameters = trained(model) if trained else list(model.parameters())
         images, labels = scaled(examples.batch(np.arange(len(examples)))), torch.from_numpy(examples.labels)
         states = [{name: value.clone() for name, value in float_state(model).items()}]
+        optimizer = torch.optim.SGD(parameters, rate, momentum, fused=True)
         for epoch in range(1, epochs + 1):
-            optimizer = torch.optim.SGD(parameters, rate, momentum, fused=True)
+            if not keep:
+                optimizer = torch.optim.SGD(parameters, rate, momentum, fused=True)
             order = generator(job.seed, KEY, track, epoch, client, "order 0").permutation(len(labels))
             cuts = [cut for cut in range(BATCH, len(order), BATCH) if len(order) - cut > 1]
             for batch in np.split(order, cuts):
@@ -170,6 +174,15 @@ def killed(monkeypatch) -> Callable[..., Any]:
         return stage.run()
 
     return run
+
+
+@pytest.fixture
+def two_of_light(draw_hospitals):
+    """North has twice as many light training pictures as west, 14 and 7; dark is south's alone."""
+    sizes = {"light": (14, 5, 0, 0), "dark": (9, 4, 0, 0)}
+    data = draw_hospitals(sizes, {"north": "light", "south": "dark", "west": "light"})
+    west = data.held["west", "train"].where(np.arange(14) < 7)
+    return replace(data, held={**data.held, ("west", "train"): west})
 
 
 @pytest.fixture

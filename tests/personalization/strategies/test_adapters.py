@@ -1,8 +1,5 @@
 """The strategy `adapters`, against torch's own parametrisation of weights."""
 
-from dataclasses import replace
-
-import numpy as np
 import torch
 from torch import nn
 from torch.nn.utils import parametrize
@@ -36,14 +33,9 @@ def factors(states) -> dict[str, dict[str, torch.Tensor]]:
 
 
 def test_an_epoch_averages_the_factors_that_clients_learn(
-    stages, make_job, stand, draw_hospitals, newest, local_loop
+    stages, make_job, stand, two_of_light, newest, local_loop
 ):
-    """North has twice as many light pictures as west; dark is south's alone."""
-    sizes = {"light": (14, 5, 0, 0), "dark": (9, 4, 0, 0)}
-    data = draw_hospitals(sizes, {"north": "light", "south": "dark", "west": "light"})
-    held = dict(data.held)
-    held["west", "train"] = held["west", "train"].where(np.arange(14) < 7)
-    data = replace(data, held=held)
+    data = two_of_light
     job = make_job(stages(STRATEGY))
     stage = stand(job, data)
     stage.run()
@@ -66,7 +58,7 @@ def test_an_epoch_averages_the_factors_that_clients_learn(
         local_loop(
             job,
             stage.start,
-            held[client, "train"],
+            data.examples(client, "train"),
             track,
             client,
             epochs=1,

@@ -192,36 +192,26 @@ def test_it_is_sgd_over_the_normalisation_layers(
         assert_close(newest(stage, track), states[-1])
 
 
-def test_statistics_move_unless_the_job_says_otherwise(stages, make_job):
-    assert make_job(stages({"name": "norm", "epochs": 1})).stages[0].strategy.statistics
+class Encoding(nn.Module):
+    """A model of an encoder alone."""
 
-
-class Plain(nn.Module):
-    """A model of one linear layer."""
-
-    def __init__(self) -> None:
+    def __init__(self, encoder) -> None:
         super().__init__()
-        self.encoder = nn.Linear(2, 2)
+        self.encoder = encoder
 
 
-class Unscaled(nn.Module):
-    """A model whose normalisation has nothing to learn."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.encoder = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2, affine=False))
-
-
-def test_a_model_whose_normalisation_learns_nothing_is_refused(stages, make_job):
+@pytest.mark.parametrize(
+    ("encoder", "message"),
+    [
+        (nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2, affine=False)), "norm has nothing to train"),
+        (nn.Linear(2, 2), "the model has no `norm`"),
+    ],
+)
+def test_a_model_whose_normalisation_learns_nothing_is_refused(encoder, message, stages, make_job):
     strategy = make_job(stages({"name": "norm", "epochs": 1})).stages[0].strategy
-    with pytest.raises(JobError, match="strategy norm has nothing to train"):
-        strategy.moves(Unscaled())
-
-
-def test_a_model_without_normalisation_is_refused(stages, make_job):
-    strategy = make_job(stages({"name": "norm", "epochs": 1})).stages[0].strategy
-    with pytest.raises(JobError, match="the model has no `norm`"):
-        strategy.moves(Plain())
+    assert strategy.statistics, "unless the job says otherwise"
+    with pytest.raises(JobError, match=message):
+        strategy.moves(Encoding(encoder))
 
 
 def test_every_subgroup_has_the_global_models_bytes_and_nobody_trains(stages, make_job, stand, hospitals):

@@ -5,17 +5,7 @@ import re
 import pytest
 
 from registry.bundle.text import on_one_line
-from registry.views.tables import (
-    LONGEST_CELL,
-    Cell,
-    Facts,
-    Row,
-    Section,
-    Table,
-    columns,
-    draw,
-    lines_of,
-)
+from registry.views.tables import LONGEST_CELL, Cell, Facts, Row, Section, Table, columns, draw, lines_of
 
 
 def test_what_people_write_stays_as_it_is():
@@ -31,13 +21,13 @@ def test_what_is_not_seen_is_spelt_out_and_nothing_is_markup():
     assert "characters" not in columns(("a",), [("x" * LONGEST_CELL,)])
     marked = "[b]bold[/b] :smile:"
     drawn = draw(
-        Section.of(marked, marked, Facts(((marked, marked),)), Table("t", "", (marked,), (Row.of(marked),)))
+        Section.of(marked, marked, Facts(((marked, marked),)), Table("", (marked,), (Row.of(marked),)))
     )
     assert drawn.count(marked) == 6
 
 
 WIDE = Row.of("one", Cell("word " * 20 + "0123456789" * 3, "sure"), "(0.800 to 0.950)")
-TABLE = Table("t", "", ("", "said", "interval"), (WIDE, Row.of("two", "no", "")))
+TABLE = Table("", ("", "said", "interval"), (WIDE, Row.of("two", "no", "")))
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -55,7 +45,7 @@ def test_a_table_folds_to_the_terminal_between_words_and_a_digest_never(monkeypa
 
 
 def test_a_section_leaves_out_what_is_empty():
-    empty = Table("t", "", ("",), ())
+    empty = Table("", ("",), ())
     assert Section.of("a", None, "", empty, otherwise="nothing").parts == ("nothing",)
     assert Section.of("a", None, "text", empty, TABLE, otherwise="nothing").parts == ("text", TABLE)
     assert draw(Section.of("a", "text"), Section.of("", TABLE)).startswith("a\ntext\n\n")

@@ -74,7 +74,7 @@ def test_hospitals_that_are_dropped_from_the_test_are_missed_by_subgroup_everywh
     assert manifest.metrics["by_subgroup"].keys() == {"light"}
     assert ran.result.summary["test"]["n"] == 18
     assert ran.result.summary["not_counted"]["dark"] == {"counted": 0, "held": 12}
-    notes = missing(ran.result)
+    notes = list(missing(ran.result))
     assert "dark: 12 of 12 test pictures, of 2 of 2 hospitals" in notes[0]
     assert "h3: its line is cut" in notes[1]
     print_summary(ran.result.summary, tmp_path, as_json=False)
@@ -89,7 +89,7 @@ def test_with_everybody_there_a_quorum_changes_nothing(make_job, federate_block,
     assert "missing" not in manifest.metrics
     assert manifest.metrics["n"] == 42
     assert all("missing" not in stage.outcome.facts for stage in ran.result.stages.values())
-    assert missing(ran.result) == []
+    assert list(missing(ran.result)) == []
     assert GATE.judge(Case((manifest,))).verdict != "refused"
 
 
