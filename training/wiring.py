@@ -227,7 +227,7 @@ def check(job: Job, job_file: Path, say: Say, key: Path | None = None) -> Prefli
         try:
             found = preflight(job, dataset, ClientStore(Path(folder)))
         except TrainingError:
-            for line in dataset.unused.lines():  # which may be why
+            for line in dataset.report.left_out.lines():  # which may be why
                 say(line)
             raise
     return found.with_notes(leak_notes(dataset))
