@@ -3,13 +3,13 @@
 from functools import cache
 from pathlib import Path
 
-from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, PrefixLoader
+from jinja2 import Environment, FileSystemLoader
 
 from personalization.report import calibration, figures, fine_tuning, overview, run_tables, subgroups
 from personalization.report.data import ReportData
 from personalization.report.measures import present
 from registry.bundle.text import PAGE_FOLDER
-from registry.views.tables import PAGE_OPTIONS
+from registry.views.tables import environment
 from training.errors import DataError
 
 PARTS = {
@@ -42,7 +42,5 @@ def render_report(run: ReportData) -> str:
 
 @cache
 def _environment() -> Environment:
-    folders = FileSystemLoader([Path(__file__).parent, PAGE_FOLDER])
-    views = PrefixLoader({"views": PackageLoader("registry.views", ".")})
     # Explanations may be longer than what is shown of texts that others wrote.
-    return Environment(loader=ChoiceLoader([folders, views]), **{**PAGE_OPTIONS, "finalize": None})
+    return environment(FileSystemLoader([Path(__file__).parent, PAGE_FOLDER]), finalize=None)

@@ -4,6 +4,7 @@ Everything is read from the JSON that `registry.views.card` makes, so that page 
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 from registry.bundle.counts.score_bins import probability_text
@@ -19,7 +20,7 @@ from registry.bundle.metrics.patient import (
     told,
 )
 from registry.views.card import FEW, Card, answering, called, percent, standing
-from registry.views.tables import Cell, Facts, Row, Section, Table, render
+from registry.views.tables import Cell, Facts, Row, Section, Table, environment
 
 UNKNOWN: Final = "unknown"
 
@@ -461,20 +462,26 @@ def version_in_short(card: Card, figures: str, more: Sequence[tuple[str, str]]) 
     )
 
 
+_environment = cache(environment)
+
+
 def card_page(card: Mapping[str, Any]) -> str:
     """The page of what `release_card` gives: no script, no font, nothing from elsewhere."""
     versions = card["versions"]
     first = versions[0]
     common = [name for name in _INPUTS if all(one.get(name) == first.get(name) for one in versions)]
-    return render(
-        "card.html",
-        card=card,
-        state=standing(card),
-        key=key_figures(versions),
-        purpose=first["intended_use"],
-        served=_served(card["served"]),
-        use=[one for one in _inputs(first, common) if one.parts],
-        versions=[version_view(one, common) for one in versions],
+    return (
+        _environment()
+        .get_template("views/card.html")
+        .render(
+            card=card,
+            state=standing(card),
+            key=key_figures(versions),
+            purpose=first["intended_use"],
+            served=_served(card["served"]),
+            use=[one for one in _inputs(first, common) if one.parts],
+            versions=[version_view(one, common) for one in versions],
+        )
     )
 
 

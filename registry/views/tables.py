@@ -4,12 +4,11 @@ Names, reasons and certificates are written by others. What a terminal prints go
 `registry.bundle.text`, which spells out what would steer it; a page goes through that and Jinja's escaping.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
 from markupsafe import Markup
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -169,26 +168,24 @@ def lines_of(texts: Iterable[str]) -> str:
     return "\n".join(map(shown, texts))
 
 
-def render(template: str, **values: Any) -> str:
-    """The page of a template of this package; every value is escaped."""
-    return str(_templates().get_template(template).render(**values))
-
-
-@cache
-def _templates() -> Environment:
-    return Environment(loader=PackageLoader("registry.views", "."), **PAGE_OPTIONS)
-
-
 def shown_text(value: Any) -> Any:
     """A text with invisible characters spelt out, for templates; what is HTML already stays."""
     return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-PAGE_OPTIONS: Final[dict[str, Any]] = {
-    "autoescape": True,
-    "finalize": shown_text,
-    "undefined": StrictUndefined,
-    "trim_blocks": True,
-    "lstrip_blocks": True,
-}
-"""Options of every Jinja environment that draws what others wrote."""
+def environment(*loaders: BaseLoader, finalize: Callable[[Any], Any] | None = shown_text) -> Environment:
+    """Templates that draw what others wrote, with those of this package under `views/`; values are escaped.
+
+    Args:
+        loaders: of the templates.
+        finalize: what becomes of each value before it is escaped.
+    """
+    views = PrefixLoader({"views": PackageLoader("registry.views", ".")})
+    return Environment(
+        loader=ChoiceLoader([*loaders, views]),
+        autoescape=True,
+        finalize=finalize,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

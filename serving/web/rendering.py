@@ -6,9 +6,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader
+from jinja2 import Environment, PackageLoader
 
-from registry.views.tables import PAGE_OPTIONS, lines_of
+from registry.views.tables import environment, lines_of
 from serving.protocol.problems import ProblemResponse
 from serving.protocol.schemas import DISCLAIMER
 
@@ -63,17 +63,9 @@ def asset(name: str) -> bytes:
 
 @cache
 def _templates() -> Environment:
-    environment = Environment(
-        loader=ChoiceLoader(
-            [
-                PackageLoader("serving.web", "templates"),
-                PrefixLoader({"views": PackageLoader("registry.views", ".")}),
-            ]
-        ),
-        **PAGE_OPTIONS,
-    )
-    environment.filters |= {"percent": percent, "line": lambda text: lines_of([text])}
-    return environment
+    templates = environment(PackageLoader("serving.web", "templates"))
+    templates.filters |= {"percent": percent, "line": lambda text: lines_of([text])}
+    return templates
 
 
 def problem_page(problem: ProblemResponse, request_id: str) -> str:
