@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-import anyio
 import anyio.to_thread
 from starlette.requests import Request
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
-import anyio
 import anyio.to_thread
 from pydantic import ValidationError
 from starlette.requests import Request

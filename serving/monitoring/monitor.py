@@ -13,25 +13,14 @@ from registry.outcomes.metrics import SubgroupReport, released_report
 from registry.registry import Registry
 from serving.inference.predictor import Decoded, LoadedVersion
 from serving.metrics import Metrics
-from serving.monitoring.drift import (
-    DriftCounters,
-    DriftRow,
-    decisions,
-    drift_metrics,
-    drift_table,
-)
+from serving.monitoring.drift import DriftCounters, DriftRow, decisions, drift_metrics, drift_table
 from serving.monitoring.field import FieldLooker, FieldView, field_metrics
 from serving.monitoring.outcomes import AnswerKeeper, kept_answer
 from serving.protocol.parameters import Parameters, subgroup_of
 from serving.protocol.schemas import Diagnosis
 from serving.releases.current_release import CurrentRelease
 from serving.releases.loading import LoadedRelease
-from serving.releases.rollout import (
-    AnsweredPicture,
-    Rollout,
-    ShadowRow,
-    shadow_table,
-)
+from serving.releases.rollout import AnsweredPicture, Rollout, ShadowRow, shadow_table
 
 log = logging.getLogger("dermfed.serve")
 

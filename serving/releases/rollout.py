@@ -44,10 +44,7 @@ from serving.metrics import Metrics, WorkerTotals
 from serving.protocol.parameters import Parameters, RouteReason, select_subgroup, subgroup_of
 from serving.protocol.problems import InvalidParameter, NothingServed, ProblemResponse
 from serving.protocol.schemas import Diagnosis
-from serving.releases.current_release import (
-    CurrentRelease,
-    ServedRelease,
-)
+from serving.releases.current_release import CurrentRelease, ServedRelease
 from serving.releases.loading import LoadedRelease
 from serving.settings import ServeSettings
 
