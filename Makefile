@@ -47,13 +47,13 @@ serve: $(VENV)/.installed  ## the diagnosis service, with whatever the registry 
 	$(BIN)/dermfed-serve
 
 test: lint types imports size  ## everything that must hold, in minutes
-	env $$($(BIN)/python tests/scratch.py) $(BIN)/python -m pytest -m "not long and not browser" -n $(PARALLEL) --dist worksteal
+	env OMP_NUM_THREADS=1 $$($(BIN)/python tests/scratch.py) $(BIN)/python -m pytest -m "not long and not browser" -n $(PARALLEL) --dist worksteal
 
 check: lint types imports size  ## test, and what takes longer; training once more as on lesser processors
-	env $$($(BIN)/python tests/scratch.py) $(BIN)/python -m pytest --hypothesis-profile=thorough -n $(PARALLEL) --dist worksteal
+	env OMP_NUM_THREADS=1 $$($(BIN)/python tests/scratch.py) $(BIN)/python -m pytest --hypothesis-profile=thorough -n $(PARALLEL) --dist worksteal
 	@set -e; settings=$$($(BIN)/python tests/processors.py); for setting in $$settings; do \
 	echo "tests of training under $$setting"; \
-	env $$setting $(BIN)/python -m pytest tests/training -m "not long and not browser" -n $(PARALLEL) --dist worksteal; \
+	env OMP_NUM_THREADS=1 $$setting $(BIN)/python -m pytest tests/training -m "not long and not browser" -n $(PARALLEL) --dist worksteal; \
 	done
 
 lint: $(VENV)/.installed-dev

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from torch import nn
 
 from tests.closeness import assert_close_in_norm
+from tests.thorough import mostly_long
 from training.errors import JobError
 from training.messages.message import GLOBAL, tensor_bytes
 from training.models import build_model
@@ -100,7 +101,10 @@ def test_only_the_part_travels_once_a_client_has_the_model(
 
 @pytest.mark.parametrize(
     ("strategy", "per"),
-    [("head", "subgroup"), ("adapters", "subgroup"), ("ditto", "subgroup"), ("adapters", "client")],
+    mostly_long(
+        [("head", "subgroup"), ("adapters", "subgroup"), ("ditto", "subgroup"), ("adapters", "client")],
+        ("adapters", "subgroup"),
+    ),
 )
 def test_a_killed_stage_goes_on_to_the_same_models(
     strategy, per, stages, make_job, stand, hospitals, newest, killed

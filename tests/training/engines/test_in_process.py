@@ -122,6 +122,7 @@ def put_pid(file, pids):
     pids.put((file.load(), os.getpid()))
 
 
+@pytest.mark.long
 def test_every_worker_reads_the_parts_whole_wherever_the_others_are(tmp_path):
     context = get_context("spawn")
     pids, content = context.Queue(), {"x": "ü" * 200_000}
