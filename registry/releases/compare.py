@@ -9,7 +9,16 @@ from typing import Final
 
 from registry.bundle.labels import GLOBAL, Subgroup
 from registry.bundle.manifest import BundleManifest
-from registry.bundle.metrics.patient import AT_WORKING_POINT, FIGURES, TOO_FEW, UNKNOWN, PatientFigures, Told
+from registry.bundle.metrics.patient import (
+    ALL,
+    AT_WORKING_POINT,
+    FIGURES,
+    TOO_FEW,
+    UNKNOWN,
+    PatientFigures,
+    Told,
+    patient_figures,
+)
 from registry.bundle.skin_tone import SCALES, canonical_tone, from_dark
 from registry.gate_report import (
     NOT_JUDGED,
@@ -22,7 +31,7 @@ from registry.gate_report import (
     SubgroupChange,
     worst_of,
 )
-from registry.gates.gate import answers_for, for_everybody, for_patients
+from registry.gates.gate import answers_for, for_everybody, tested
 from registry.releases.compose import Candidate
 
 ORDER: Final = ("malignant_sensitivity", "sensitivity_at_threshold")
@@ -118,7 +127,8 @@ def _side(
         return {}, {}
     listed = list(manifests.values())
     numbers = {id(manifest): number for number, manifest in manifests.items()}
-    rows, versions = for_patients(listed), answers_for(listed)
+    versions = answers_for(listed)
+    rows = {one.name: patient_figures(one.row, one.kinds)[ALL] if one.row else None for one in tested(listed)}
     if with_global or not versions:
         versions = {GLOBAL: for_everybody(listed), **versions}
     found = {}
