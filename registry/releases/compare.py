@@ -128,7 +128,7 @@ def _side(
     listed = list(manifests.values())
     numbers = {id(manifest): number for number, manifest in manifests.items()}
     versions = answers_for(listed)
-    rows = {one.name: patient_figures(one.row, one.kinds)[ALL] if one.row else None for one in tested(listed)}
+    rows = {one.name: patient_figures(one.row, one.kinds)[ALL] for one in tested(listed) if one.row}
     if with_global or not versions:
         versions = {GLOBAL: for_everybody(listed), **versions}
     found = {}
@@ -136,7 +136,7 @@ def _side(
         row = rows.get(name)
         counts = (None, None, None) if row is None else (row.n, row.n_malignant, row.n_other)
         found[name] = Answering(numbers[id(manifest)], not manifest.subgroup.is_global, *counts)
-    return found, {name: {} if row is None else _figures(row) for name, row in rows.items()}
+    return found, {name: _figures(row) for name, row in rows.items()}
 
 
 def _figures(row: PatientFigures) -> dict[_Figure, Told]:
