@@ -97,9 +97,7 @@ def _guarantees(manifest: BundleManifest, own: Collection[str]) -> Iterator[_See
 
     `own` are the subgroups with a version of their own. What is not judged comes as its finding.
     """
-    rules = [
-        one for one in (manifest.triage, *(each.triage for each in manifest.patterns)) if one is not None
-    ]
+    rules = [one.triage for one in manifest.all_rules if one.triage is not None]
     if not rules:
         return
     name, limit = manifest.subgroup.name, max(one.missed for one in rules)
