@@ -49,7 +49,6 @@ _NONE: Final = Told(None, words=UNKNOWN)
 
 def compare_releases(
     candidate: Candidate,
-    alias: str,
     manifests: Mapping[int, BundleManifest],
     running: Mapping[int, BundleManifest],
     report: GateReport,
@@ -61,7 +60,6 @@ def compare_releases(
 
     Args:
         candidate: the release that would result.
-        alias: under which alias.
         manifests: of its versions, by number.
         running: of the versions of the release that runs; empty where none does, or it cannot be read.
         report: what the gates said of the candidate.
@@ -87,7 +85,7 @@ def compare_releases(
     before = candidate.before
     return Comparison(
         model=candidate.model,
-        alias=alias,
+        alias=candidate.alias,
         release=None if before is None else before.id,
         named=tuple(one.number for one in candidate.named),
         without=candidate.without,
