@@ -306,7 +306,7 @@ class Registry:
         candidate = promote.candidate_for(self._engine, model, numbers, to, without)
         context = self._context()
         promoter = (context.actor, context.key)
-        return promote.judge(self._engine, self._store, candidate, to, promoter).comparison
+        return promote.judge(self._engine, self._store, candidate, promoter).comparison
 
     def judge_again(self, model: str, *, alias: str) -> GateReport:
         """What today's gates say of the running release, as if it were promoted over the one before.

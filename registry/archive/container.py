@@ -220,13 +220,13 @@ class ReleaseIndex(Frozen):
         return canonical_json(self.model_dump(mode="json"))
 
     @property
-    def files(self) -> dict[str, int]:
-        """The size of every file of the release in the archive, by name."""
-        found: dict[str, int] = {}
+    def files(self) -> dict[str, tuple[str, int]]:
+        """The digest and the size of every file of the release in the archive, by name."""
+        found: dict[str, tuple[str, int]] = {}
         for version in self.versions:
-            found[manifest_file(version.digest)] = version.size
-            found[model_file(version.model_digest)] = version.model_size
-            found.update({signature_file(one.object): one.size for one in version.signatures})
+            found[manifest_file(version.digest)] = version.digest, version.size
+            found[model_file(version.model_digest)] = version.model_digest, version.model_size
+            found.update({signature_file(one.object): (one.object, one.size) for one in version.signatures})
         return found
 
     @property

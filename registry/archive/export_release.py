@@ -16,9 +16,6 @@ from registry.archive.container import (
     ReleaseIndex,
     check_events,
     exported_event,
-    manifest_file,
-    model_file,
-    signature_file,
     write_container,
 )
 from registry.audit import stored_events
@@ -139,13 +136,8 @@ def _index(
 def _files(store: Store, index: ReleaseIndex, text: bytes) -> Iterator[tuple[str, bytes]]:
     """The files of the archive with their bytes, one in memory at a time; `release.json` first."""
     yield INDEX_FILE, text
-    digests: dict[str, str] = {}
-    for version in index.versions:
-        digests[manifest_file(version.digest)] = version.digest
-        digests[model_file(version.model_digest)] = version.model_digest
-        digests.update({signature_file(one.object): one.object for one in version.signatures})
-    for name in sorted(digests):
-        yield name, store.get(digests[name])
+    for name, (digest, _) in sorted(index.files.items()):
+        yield name, store.get(digest)
 
 
 def _concerns(event: Mapping[str, Any], release: Release, alias: str) -> bool:

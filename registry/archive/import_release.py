@@ -107,7 +107,8 @@ def read_release(path: Path) -> ReadRelease:
     with open_container(path) as container:
         text = container.read(INDEX_FILE)
         index = read_index(text)
-        if {**index.files, INDEX_FILE: len(text)} != dict(container.sizes):
+        named = {name: size for name, (_, size) in index.files.items()}
+        if {**named, INDEX_FILE: len(text)} != dict(container.sizes):
             raise ArchiveRefused(
                 f"{path} does not hold the files that its {INDEX_FILE} names, in their sizes; take the file "
                 "that `export` wrote, as it is"

@@ -529,9 +529,14 @@ class BundleManifest(Frozen):
         return Tree(self.labels)
 
     @property
+    def all_rules(self) -> "tuple[BundleManifest | PatternCalibration, ...]":
+        """What has rules: the manifest for all cases together, and each pattern that was calibrated."""
+        return (self, *self.patterns)
+
+    @property
     def refers_all(self) -> bool:
         """Whether nothing is concluded of any picture, whatever its probabilities."""
-        return not any((self.conclusions.nodes, *(of.conclusions.nodes for of in self.patterns)))
+        return not any(of.conclusions.nodes for of in self.all_rules)
 
     @property
     def set_threshold(self) -> float:
@@ -601,22 +606,22 @@ class BundleManifest(Frozen):
                 f"out_of_distribution is of the classes {', '.join(known)}; it is of some of the labels, "
                 f"each once and in their order: {', '.join(codes)}"
             )
-        points = [self.working_point, *(one.working_point for one in self.patterns)]
+        points = [one.working_point for one in self.all_rules]
         if any(points) and not malignant_classes(self.labels).any():
             raise ValueError("there is a working point on malignancy, and no label is malignant")
         if self.working_point is None and any(points):
             raise ValueError("a pattern has a working point, and all patterns together have none")
         kinds = kinds_of(self.labels)
-        for triage in (self.triage, *(one.triage for one in self.patterns)):
-            told = () if triage is None else tuple(one.kind for one in triage.kinds)
+        for of in self.all_rules:
+            told = () if of.triage is None else tuple(one.kind for one in of.triage.kinds)
             if told not in ((), kinds):
                 raise ValueError(
                     f"triage is of the kinds {', '.join(told)}; those of the labels are "
                     f"{', '.join(kinds) or 'none'}, each once and in their order"
                 )
         nodes = {(node.level, node.code) for node in self.tree.nodes}
-        rules = (self.conclusions, *(one.conclusions for one in self.patterns))
-        for rule, target in ((one, of.target_risk) for of in rules for one in of.nodes):
+        drawn = [one.conclusions for one in self.all_rules]
+        for rule, target in ((one, of.target_risk) for of in drawn for one in of.nodes):
             if (rule.level, rule.code) not in nodes:
                 raise ValueError(f"{rule.code} is no node of the level {rule.level} of the labels")
             if rule.risk_high > target or rule.wrong > rule.n:
@@ -624,8 +629,7 @@ class BundleManifest(Frozen):
                     f"{rule.code} is concluded where {rule.wrong} of {rule.n} were wrong, at most "
                     f"{rule.risk_high:g} of them; {target:g} is allowed"
                 )
-        promised = {self.conformal.guarantee, *(one.conformal.guarantee for one in self.patterns)}
-        if "subgroup" in promised and self.subgroup.is_global:
+        if self.subgroup.is_global and "subgroup" in {one.conformal.guarantee for one in self.all_rules}:
             raise ValueError(
                 "the global model promises no coverage per subgroup; its guarantee is `global` or `none`"
             )

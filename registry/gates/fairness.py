@@ -12,15 +12,13 @@ from registry.gates.gate import (
     Case,
     Interval,
     NumericGate,
-    answering,
     answers_for,
     check,
     difference_interval,
     for_everybody,
-    for_patients,
     not_applicable,
     refused,
-    subgroup_figure,
+    tested,
 )
 from registry.gates.threshold import counted
 
@@ -55,8 +53,8 @@ class SpreadGate(NumericGate):
         if not answers_for(case.manifests) and for_everybody(case.manifests).metrics:
             yield not_applicable("accuracy gap", f"{why} none")
             return
-        rows = answering(case.manifests).items()
-        accuracies = {name: subgroup_figure(name, row, "accuracy") for name, (_, row) in rows}
+        rows = tested(case.manifests)
+        accuracies = {one.name: one.figure("accuracy") for one in rows}
         if untested := [name for name, one in accuracies.items() if one is None]:
             yield from (check(name, "accuracy", None, "at most", self.limit) for name in untested)
             return
@@ -65,8 +63,7 @@ class SpreadGate(NumericGate):
             return
         best, worst = _ends(case)
         note = f"{worst.value:.3f} against {best.value:.3f}"
-        patients = for_patients(case.manifests).items()
-        if empty := [name for name, row in patients if row is not None and row.n_malignant == 0]:
+        if empty := [one.name for one in rows if one.row.get("n_malignant") == 0]:
             note += f", no malignant image of {', '.join(empty)} was tested"
         gap = SubgroupFigure(
             subgroup=worst.subgroup,
@@ -79,7 +76,7 @@ class SpreadGate(NumericGate):
 
 def _ends(case: Case) -> tuple[SubgroupFigure, SubgroupFigure]:
     """The best and the worst accuracy."""
-    found = [subgroup_figure(name, row, "accuracy") for name, (_, row) in answering(case.manifests).items()]
+    found = (one.figure("accuracy") for one in tested(case.manifests))
     ordered = sorted((one for one in found if one is not None), key=lambda one: one.value)
     return ordered[-1], ordered[0]
 
@@ -133,11 +130,11 @@ class RequiredSubgroupsGate(NumericGate):
             for name, note in other.items():
                 yield refused("skin tones", note, name)
             return
-        rows = for_patients(case.manifests)
+        rows = {one.name: one.row for one in tested(case.manifests)}
         for name in self._required or counted(case.manifests):
             row = rows.get(name)
-            n = 0 if row is None else row.n_malignant
-            note = "never tested" if row is None else "never counted" if n is None else ""
+            n = row.get("n_malignant") if row else 0
+            note = "never counted" if n is None else "" if row else "never tested"
             yield check(name, "malignant test images", n, "at least", self.malignant, note=note)
 
     def _other_tones(self, case: Case) -> dict[str, str]:

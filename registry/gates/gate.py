@@ -7,9 +7,8 @@
         minimum: float
 
         def findings(self, case):
-            for name, (_, row) in answering(case.manifests).items():
-                found = subgroup_figure(name, row, "accuracy")
-                yield check(name, "accuracy", found, "at least", self.minimum)
+            for one in tested(case.manifests):
+                yield check(one.name, "accuracy", one.figure("accuracy"), "at least", self.minimum)
 
 Each subgroup counts with the test metrics of the version that answers for it: its own where it has one, the
 global one elsewhere.
@@ -26,7 +25,7 @@ from pydantic import ConfigDict
 from registry.bundle.frozen import Frozen
 from registry.bundle.labels import GLOBAL, UNDECLARED, kinds_of, malignant_classes
 from registry.bundle.manifest import BundleManifest
-from registry.bundle.metrics.patient import ALL, PatientFigures, patient_figures, told
+from registry.bundle.metrics.patient import told
 from registry.gate_report import OVERRIDE, Bound, GateFinding, GateResult, SubgroupFigure, worst_of
 
 Interval = tuple[float, float]
@@ -274,53 +273,64 @@ def answers_for(manifests: Sequence[BundleManifest]) -> dict[str, BundleManifest
     return {name: own.get(name, everybody) for name in sorted({*own, *named})}
 
 
-def answering(
-    manifests: Sequence[BundleManifest],
-) -> dict[str, tuple[BundleManifest, Mapping[str, Any] | None]]:
-    """The manifest that answers for each subgroup, and its metrics there.
+@dataclass(frozen=True)
+class Tested:
+    """A subgroup with the version that answers for it, and what the test of that version has of it.
+
+    Attributes:
+        name: the subgroup's; `global` of all images.
+        manifest: of the version.
+        row: the metrics; empty where the subgroup was never tested.
+    """
+
+    name: str
+    manifest: BundleManifest
+    row: Mapping[str, Any]
+
+    @property
+    def n(self) -> int:
+        """Its test images."""
+        return self.row.get("n") or 0
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of malignancy by which sensitivities are judged; none where there is but one."""
+        kinds = kinds_of(self.manifest.labels)
+        return kinds if len(kinds) > 1 else ()
+
+    def of(self, kind: str) -> Mapping[str, Any]:
+        """The metrics of its malignant images of a kind, empty where they are too few to tell; or of all."""
+        found: Mapping[str, Any] = self.row.get("by_kind", {}).get(kind, {}) if kind else self.row
+        return found
+
+    def figure(self, metric: str, kind: str = "", among: str = "n") -> SubgroupFigure | None:
+        """One metric, of a kind of malignancy or of all images; None where it was not tested.
+
+        `among` names the number of images that it is of.
+        """
+        found, n = told(self.of(kind), metric), self.of(kind).get(among)
+        if found.value is None or not n:
+            return None
+        return SubgroupFigure(subgroup=self.name, value=found.value, n=n, interval=found.interval)
+
+
+def tested(manifests: Sequence[BundleManifest]) -> list[Tested]:
+    """Each subgroup of a release as it was tested, by name.
 
     Where the test names no subgroup, all its images count as `global`.
     """
-    named = answers_for(manifests)
-    if not named:
-        everybody = for_everybody(manifests)
-        return {GLOBAL: (everybody, everybody.metrics)}
-    return {name: (one, figures_by_subgroup(one).get(name)) for name, one in named.items()}
-
-
-def for_patients(manifests: Sequence[BundleManifest]) -> dict[str, PatientFigures | None]:
-    """What counts for the patients of each subgroup, by name; None where it was never tested.
-
-    Where the test names no subgroup, all its images count as `global`.
-    """
-    named = answers_for(manifests).items()
-    found = {name: figures_for_patients(one).get(name) for name, one in named}
-    found = found or {GLOBAL: figures_for_patients(for_everybody(manifests))[ALL]}
-    return {name: row if row is not None and row.n else None for name, row in found.items()}
-
-
-def figures_for_patients(manifest: BundleManifest) -> dict[str, PatientFigures]:
-    """What counts for a patient in the test of a version, over all and by subgroup."""
-    return patient_figures(manifest.metrics, kinds_of(manifest.labels))
+    rows = {
+        name: (one, figures_by_subgroup(one).get(name, {})) for name, one in answers_for(manifests).items()
+    }
+    everybody = for_everybody(manifests)
+    rows = rows or {GLOBAL: (everybody, everybody.metrics)}
+    return [Tested(name, one, row if row.get("n") else {}) for name, (one, row) in rows.items()]
 
 
 def figures_by_subgroup(manifest: BundleManifest) -> Mapping[str, Mapping[str, Any]]:
     """The test metrics of each subgroup."""
     found: Mapping[str, Mapping[str, Any]] = manifest.metrics.get("by_subgroup", {})
     return found
-
-
-def subgroup_figure(name: str, metrics: Mapping[str, Any] | None, metric: str) -> SubgroupFigure | None:
-    """One metric of a subgroup, a share; None where it was not tested."""
-    found, n = told(metrics or {}, metric), image_count(metrics)
-    if found.value is None or not n:
-        return None
-    return SubgroupFigure(subgroup=name, value=found.value, n=n, interval=found.interval)
-
-
-def image_count(metrics: Mapping[str, Any] | None) -> int:
-    """The test images of a subgroup; 0 where it was not tested."""
-    return (metrics or {}).get("n") or 0
 
 
 def difference_interval(first: SubgroupFigure, second: SubgroupFigure) -> Interval | None:

@@ -19,24 +19,22 @@ from typing import ClassVar, Literal, get_args
 from pydantic import Field
 
 from registry.bundle.manifest import BundleManifest
-from registry.bundle.metrics.patient import KindFigures, told
+from registry.bundle.metrics.patient import told
 from registry.gate_report import OVERRIDE, GateFinding, GateResult, SubgroupFigure, worst_of
 from registry.gates.gate import (
     Case,
     GateConfig,
     Need,
     NumericGate,
-    answering,
     answers_for,
     check,
     difference_interval,
     figures_by_subgroup,
     for_everybody,
-    for_patients,
     lies,
     not_applicable,
     refused,
-    subgroup_figure,
+    tested,
 )
 from registry.gates.threshold import AT_WORKING_POINT
 
@@ -92,50 +90,26 @@ class NonInferiorityGate(NumericGate):
 
     def _losses(self, case: Case, metric: Compared) -> Iterator[GateFinding]:
         before, now = (
-            {name: subgroup_figure(name, row, metric) for name, (_, row) in answering(manifests).items()}
-            for manifests in (case.running, case.manifests)
+            {one.name: one for one in tested(manifests)} for manifests in (case.running, case.manifests)
         )
-        measure = f"loss of {_in_words(metric)}"
-        for name in sorted({*before, *now}):
-            old, new = before.get(name), now.get(name)
-            if old is None:
+        both = sorted(before.keys() & now.keys())
+        of_kinds = ((one, kind) for one in both for kind in now[one].kinds)
+        for name, kind in (*((one, "") for one in sorted(before | now)), *of_kinds):
+            old, new = (of[name].figure(metric, kind) if name in of else None for of in (before, now))
+            measure = f"loss of {_in_words(metric)}{f' for {kind}' if kind else ''}"
+            if old is not None and new is not None:
+                interval = difference_interval(old, new)
+                loss = SubgroupFigure(subgroup=name, value=old.value - new.value, n=new.n, interval=interval)
+                low = interval[0] if kind and interval else None
+                note = f"{old.value:.3f} -> {new.value:.3f}"
+                yield check(name, measure, loss, "at most", self.delta, judged=low, note=note)
+            elif kind:
+                continue
+            elif old is None:
                 yield not_applicable(measure, "no metric under the running release", name)
-            elif new is None:
+            else:
                 note = f"{old.value:.3f} under the running release, and never tested now"
                 yield check(name, measure, None, "at most", self.delta, note=note)
-            else:
-                loss = SubgroupFigure(
-                    subgroup=name,
-                    value=old.value - new.value,
-                    n=new.n,
-                    interval=difference_interval(old, new),
-                )
-                note = f"{old.value:.3f} -> {new.value:.3f}"
-                yield check(name, measure, loss, "at most", self.delta, note=note)
-        yield from self._losses_by_kind(case, metric)
-
-    def _losses_by_kind(self, case: Case, metric: Compared) -> Iterator[GateFinding]:
-        before, now = (for_patients(manifests) for manifests in (case.running, case.manifests))
-        for name in sorted(before.keys() & now.keys()):
-            old, new = ({} if row is None else row.by_kind for row in (before[name], now[name]))
-            for kind in new:
-                was, now_is = (_of_kind(name, of.get(kind), metric) for of in (old, new))
-                if was is None or now_is is None:
-                    continue
-                interval = difference_interval(was, now_is)
-                loss = SubgroupFigure(
-                    subgroup=name, value=was.value - now_is.value, n=now_is.n, interval=interval
-                )
-                measure = f"loss of {_in_words(metric)} for {kind}"
-                note = f"{was.value:.3f} -> {now_is.value:.3f}"
-                low = None if interval is None else interval[0]
-                yield check(name, measure, loss, "at most", self.delta, judged=low, note=note)
-
-
-def _of_kind(name: str, of: KindFigures | None, metric: Compared) -> SubgroupFigure | None:
-    if of is None or (found := of.figures.get(metric)) is None or found.value is None:
-        return None
-    return SubgroupFigure(subgroup=name, value=found.value, n=of.n, interval=found.interval)
 
 
 def _in_words(metric: Compared) -> str:

@@ -17,21 +17,16 @@ from pydantic import Field
 from registry.bundle.labels import GLOBAL, UNDECLARED
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.metrics.intervals import clopper_pearson
-from registry.bundle.metrics.patient import ALL, TOO_FEW, KindFigures, PatientFigures, Told
+from registry.bundle.metrics.patient import TOO_FEW
 from registry.gate_report import Bound, GateFinding, SubgroupFigure
 from registry.gates.gate import (
     Case,
     NumericGate,
-    answering,
-    answers_for,
+    Tested,
     check,
-    figures_by_subgroup,
-    figures_for_patients,
     for_everybody,
-    for_patients,
-    image_count,
     not_applicable,
-    subgroup_figure,
+    tested,
 )
 
 AT_WORKING_POINT = "sensitivity_at_threshold"
@@ -55,8 +50,8 @@ class ThresholdGate(NumericGate):
 
     def findings(self, case: Case) -> Iterator[GateFinding]:
         """One finding for each subgroup."""
-        for name, (_, row) in answering(case.manifests).items():
-            yield check(name, self.measure, subgroup_figure(name, row, self.metric), self.bound, self.limit)
+        for one in tested(case.manifests):
+            yield check(one.name, self.measure, one.figure(self.metric), self.bound, self.limit)
 
 
 class MinAnswerRateGate(ThresholdGate):
@@ -75,11 +70,11 @@ class MinAnswerRateGate(ThresholdGate):
     def findings(self, case: Case) -> Iterator[GateFinding]:
         """One finding for each subgroup."""
         tones = {one.name for one in for_everybody(case.manifests).named_subgroups if not one.is_global}
-        for name, (manifest, row) in answering(case.manifests).items():
-            found = subgroup_figure(name, row, self.metric)
-            if found is not None and row is not None and manifest.subgroup.is_global and name in tones:
-                found = _without_ruled_out(found, row)
-            yield check(name, self.measure, found, self.bound, self.limit)
+        for one in tested(case.manifests):
+            found = one.figure(self.metric)
+            if found is not None and one.manifest.subgroup.is_global and one.name in tones:
+                found = _without_ruled_out(found, one.row)
+            yield check(one.name, self.measure, found, self.bound, self.limit)
 
 
 def _without_ruled_out(answered: SubgroupFigure, row: Mapping[str, Any]) -> SubgroupFigure:
@@ -155,54 +150,40 @@ class MinSensitivityLowerBoundGate(ThresholdGate):
 
     def findings(self, case: Case) -> Iterator[GateFinding]:
         """One finding for each subgroup, and for each kind of malignancy in each and over all."""
-        rows = for_patients(case.manifests)
-        for name, row in rows.items():
-            yield self._finding(name, row)
-        everybody = for_everybody(case.manifests)
-        for name, row in {**rows, GLOBAL: figures_for_patients(everybody)[ALL]}.items():
-            for kind, of in ({} if row is None else row.by_kind).items():
-                yield self._of_kind(name, kind, of)
+        rows = tested(case.manifests)
+        yield from map(self._finding, rows)
+        whole = for_everybody(case.manifests)
+        everybody = Tested(GLOBAL, whole, whole.metrics)
+        for one in {**{one.name: one for one in rows}, GLOBAL: everybody}.values():
+            if one.row or one is everybody:
+                yield from (self._finding(one, kind) for kind in one.kinds)
 
     def advice(self, finding: GateFinding) -> str:
         """More images help unless the whole interval lies below the limit."""
         weak = finding.interval is not None and finding.interval[1] < self.limit
         return self.remedy if weak else self.missing
 
-    def _finding(self, name: str, row: PatientFigures | None) -> GateFinding:
-        at_point = row is not None and AT_WORKING_POINT in row.figures
-        measure = f"lower end of malignant sensitivity{' at the working point' if at_point else ''}"
-        if row is None:
-            return check(name, measure, None, self.bound, self.limit)
-        found, n = row.figures[AT_WORKING_POINT if at_point else AT_MOST_PROBABLE], row.n_malignant
-        if found.value is None or not n:
-            note = "malignant test images were never counted" if n is None else "no malignant test images"
-            return check(name, measure, None, self.bound, self.limit, note=note)
-        low, high = _widest(found, n)
-        note = f"{found.value:.3f}, {round(found.value * n)} of {n} found"
-        return check(name, measure, low, self.bound, self.limit, interval=(low, high), note=note)
-
-    def _of_kind(self, name: str, kind: str, of: KindFigures | None) -> GateFinding:
-        measure = f"lower end of sensitivity for {kind}"
-        if of is None:
-            return not_applicable(measure, f"{kind}: {TOO_FEW}", name)
-        at_point = AT_WORKING_POINT in of.figures
-        found = of.figures[AT_WORKING_POINT if at_point else AT_MOST_PROBABLE]
-        low, high = _widest(found, of.n)
+    def _finding(self, one: Tested, kind: str = "") -> GateFinding:
+        at_point = AT_WORKING_POINT in one.of(kind)
+        metric, place = (AT_WORKING_POINT, "at the working point") if at_point else (AT_MOST_PROBABLE, "")
+        of = f"sensitivity for {kind}" if kind else f"malignant sensitivity {place}".rstrip()
+        found, measure = one.figure(metric, kind, "n" if kind else "n_malignant"), f"lower end of {of}"
+        if found is None and kind:
+            return not_applicable(measure, f"{kind}: {TOO_FEW}", one.name)
+        if found is None:
+            counted = one.row.get("n_malignant") is not None
+            note = "no malignant test images" if counted else "malignant test images were never counted"
+            return check(one.name, measure, None, self.bound, self.limit, note=note if one.row else "")
+        n = found.n
+        low, high = clopper_pearson(found.value * n, n)
+        if found.interval is not None:
+            low, high = min(low, found.interval[0]), max(high, found.interval[1])
         all_found = found.value == 1 and low < self.limit
-        if all_found or clopper_pearson(of.n, of.n)[0] < self.limit <= high:
-            return not_applicable(measure, f"{kind}: {of.n} images, {TOO_FEW}", name)
-        share = found.value or 0.0
-        place = "at the working point " if at_point else ""
-        note = f"{place}{share:.3f}, {round(share * of.n)} of {of.n} found"
-        return check(name, measure, low, self.bound, self.limit, interval=(low, high), note=note)
-
-
-def _widest(found: Told, n: int) -> tuple[float, float]:
-    """The 95 % interval of a share of n images, no narrower than Clopper and Pearson's."""
-    low, high = clopper_pearson((found.value or 0.0) * n, n)
-    return (
-        (low, high) if found.interval is None else (min(low, found.interval[0]), max(high, found.interval[1]))
-    )
+        if kind and (all_found or clopper_pearson(n, n)[0] < self.limit <= high):
+            return not_applicable(measure, f"{kind}: {n} images, {TOO_FEW}", one.name)
+        note = f"{found.value:.3f}, {round(found.value * n)} of {n} found"
+        note = f"{place} {note}" if kind and at_point else note
+        return check(one.name, measure, low, self.bound, self.limit, interval=(low, high), note=note)
 
 
 class CountGate(NumericGate):
@@ -223,14 +204,10 @@ class CountGate(NumericGate):
 
 def counted(manifests: Sequence[BundleManifest]) -> dict[str, int]:
     """The test images of each subgroup, 0 of one that was not tested or that the test calls absent."""
-    everybody = for_everybody(manifests)
-    counts = {
-        name: image_count(figures_by_subgroup(one).get(name)) for name, one in answers_for(manifests).items()
-    }
-    for name in everybody.metrics.get("absent", ()):
-        if name not in (GLOBAL, UNDECLARED):
-            counts.setdefault(name, 0)
-    return counts or {GLOBAL: image_count(everybody.metrics)}
+    absent = for_everybody(manifests).metrics.get("absent", ())
+    absent = [name for name in absent if name not in (GLOBAL, UNDECLARED)]
+    counts = {one.name: one.n for one in tested(manifests) if one.name != GLOBAL or not absent}
+    return counts | {name: 0 for name in absent if name not in counts}
 
 
 class CoverageGate(NumericGate):
@@ -250,13 +227,14 @@ class CoverageGate(NumericGate):
 
     def findings(self, case: Case) -> Iterator[GateFinding]:
         """One finding for each subgroup."""
-        for name, (manifest, row) in answering(case.manifests).items():
-            if manifest.conformal.guarantee == "none":
+        for one in tested(case.manifests):
+            conformal = one.manifest.conformal
+            if conformal.guarantee == "none":
                 why = "no coverage is guaranteed; the prediction sets are full"
-                yield not_applicable("coverage", why, name)
+                yield not_applicable("coverage", why, one.name)
             else:
-                limit = max(0.0, 1 - manifest.conformal.alpha - self.slack)
-                yield check(name, "coverage", subgroup_figure(name, row, "coverage"), "at least", limit)
+                limit = max(0.0, 1 - conformal.alpha - self.slack)
+                yield check(one.name, "coverage", one.figure("coverage"), "at least", limit)
 
 
 class RiskGate(NumericGate):
@@ -279,17 +257,15 @@ class RiskGate(NumericGate):
 
     def findings(self, case: Case) -> Iterator[GateFinding]:
         """One finding for each subgroup."""
-        for name, (manifest, row) in answering(case.manifests).items():
-            risk, answered = (
-                subgroup_figure(name, row, "reported_risk"),
-                subgroup_figure(name, row, "reported"),
-            )
+        measure = "share of wrong conclusions"
+        for one in tested(case.manifests):
+            risk, answered = one.figure("reported_risk"), one.figure("reported")
             if risk is None and answered is not None and not answered.value:
-                yield not_applicable("share of wrong conclusions", "nothing is concluded of any image", name)
+                yield not_applicable(measure, "nothing is concluded of any image", one.name)
             else:
                 low = risk.interval[0] if risk and risk.interval else None
-                target = manifest.conclusions.target_risk
-                yield check(name, "share of wrong conclusions", risk, "at most", target, judged=low)
+                target = one.manifest.conclusions.target_risk
+                yield check(one.name, measure, risk, "at most", target, judged=low)
 
 
 class ParityGate(NumericGate):

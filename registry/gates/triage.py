@@ -1,8 +1,7 @@
 """The gate on what triage guarantees, `triage`: a release that its own test contradicts is refused."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.evaluation import Decided, GroupCounts
@@ -45,66 +44,60 @@ class TriageGate(NumericGate):
     def findings(self, case: Case) -> Iterator[GateFinding]:
         """One finding for each guarantee."""
         own = {one.subgroup.name for one in case.manifests if not one.subgroup.is_global}
-        guarantees = [one for manifest in case.manifests for one in _guarantees(manifest, own)]
-        if not guarantees:
+        asked = [one for manifest in case.manifests for one in _guarantees(manifest, own)]
+        if not asked:
             yield not_applicable("triage", "no version has triage")
-        adjusted = iter(holm([one.p for one in guarantees if one.seen is not None]))
-        for one in guarantees:
-            if one.why:
-                yield not_applicable(one.measure, one.why, one.subgroup)
-            elif one.seen is None:
-                yield check(one.subgroup, one.measure, None, "at most", one.limit)
-            else:
-                p, (x, n) = next(adjusted), one.seen
-                yield GateFinding(
-                    subgroup=one.subgroup,
-                    measure=one.measure,
-                    value=x / n,
-                    n=n,
-                    interval=clopper_pearson(x, n),
-                    limit=one.limit,
-                    verdict="refused" if p < LEVEL else "passed",
-                    note=f"{x} of {n}, adjusted p {p:.2g}",
-                )
+        adjusted = iter(holm([one.p for one in asked if isinstance(one, _Seen)]))
+        for one in asked:
+            if isinstance(one, GateFinding):
+                yield one
+                continue
+            p = next(adjusted)
+            yield GateFinding(
+                subgroup=one.subgroup,
+                measure=one.measure,
+                value=one.x / one.n,
+                n=one.n,
+                interval=clopper_pearson(one.x, one.n),
+                limit=one.limit,
+                verdict="refused" if p < LEVEL else "passed",
+                note=f"{one.x} of {one.n}, adjusted p {p:.2g}",
+            )
 
 
-@dataclass(frozen=True)
-class _Guarantee:
-    """What triage guarantees, with what the test has seen of it.
+class _Seen(NamedTuple):
+    """A guarantee to a subgroup, of which the test has seen something.
 
-    Attributes:
-        subgroup: to whom.
-        measure: of what.
-        limit: the largest share.
-        seen: of how many test images so many are so; None where that was not tested.
-        why: why it is not judged; empty where it is.
+    At most the share `limit` is so, of what `measure` says, and `x` of `n` test images were.
     """
 
     subgroup: str
     measure: str
     limit: float
-    seen: tuple[int, int] | None = None
-    why: str = ""
+    x: int
+    n: int
 
     @property
     def p(self) -> float:
         """How often so many or more would be seen at the limit."""
         from scipy.special import betainc  # see `intervals.exact_low`
 
-        x, n = self.seen or (0, 1)
-        return float(betainc(x, n - x + 1, self.limit)) if x else 1.0
+        return float(betainc(self.x, self.n - self.x + 1, self.limit)) if self.x else 1.0
 
 
-def _guarantees(manifest: BundleManifest, own: Collection[str]) -> Iterator[_Guarantee]:
+def _seen(subgroup: str, measure: str, limit: float, x: int | None, n: int | None) -> _Seen | GateFinding:
+    """What is judged of a guarantee; refused where it was not tested."""
+    if x is None or not n:
+        return check(subgroup, measure, None, "at most", limit)
+    return _Seen(subgroup, measure, limit, x, n)
+
+
+def _guarantees(manifest: BundleManifest, own: Collection[str]) -> Iterator[_Seen | GateFinding]:
     """What triage of one version guarantees to its subgroup, or to each that the global test names.
 
-    Args:
-        manifest: of the version.
-        own: the subgroups with a version of their own.
+    `own` are the subgroups with a version of their own. What is not judged comes as its finding.
     """
-    rules = [
-        one for one in (manifest.triage, *(each.triage for each in manifest.patterns)) if one is not None
-    ]
+    rules = [one.triage for one in manifest.all_rules if one.triage is not None]
     if not rules:
         return
     name, limit = manifest.subgroup.name, max(one.missed for one in rules)
@@ -114,35 +107,27 @@ def _guarantees(manifest: BundleManifest, own: Collection[str]) -> Iterator[_Gua
     groups = {one: row for one, row in by_name.items() if one not in (UNDECLARED, GLOBAL)}
     if not manifest.subgroup.is_global or not groups:
         groups = {name: of_version}
-    rules_out = any(one.ruled_out_below for one in rules)
+    kinds = kinds_of(manifest.labels)
     for subgroup, row in groups.items():
-        for kind in kinds_of(manifest.labels):
+        missed = (row.decided or Decided()).ruled_out_malignant
+        for kind in kinds:
             measure = f"{kind} ruled out"
             if manifest.subgroup.is_global and subgroup in own:
                 measure += " by the version for everybody"
-            if not rules_out:
+            if not any(one.ruled_out_below for one in rules):
                 why = f"{measure}: nothing is, since too few lesions show how many are missed"
-                yield _Guarantee(subgroup, measure, limit, why=why)
+                yield not_applicable(measure, why, subgroup)
+            elif len(kinds) == 1:  # all malignant images are of it
+                yield _seen(subgroup, measure, limit, missed, row.n_malignant)
+            elif (of := row.by_kind.get(kind)) is not None:
+                yield _seen(subgroup, measure, limit, of.ruled_out, of.n)
+            elif missed is None:
+                yield _seen(subgroup, measure, limit, None, None)
             else:
-                yield _missed(_Guarantee(subgroup, measure, limit), manifest, kind, row)
-    measure, alarms = "false alarms", max(one.false_alarms for one in rules)
+                yield not_applicable(measure, f"{kind}: {TOO_FEW}", subgroup)
+    measure = "false alarms"
     if all(one.urgent_from == SCORE_BINS for one in rules):
-        yield _Guarantee(name, measure, alarms, why="false alarms: nothing is urgent")
+        yield not_applicable(measure, f"{measure}: nothing is urgent", name)
     else:
-        decided = of_version.decided or Decided()
-        yield _Guarantee(name, measure, alarms, _seen(decided.urgent_other, of_version.n_other))
-
-
-def _missed(one: _Guarantee, manifest: BundleManifest, kind: str, row: GroupCounts) -> _Guarantee:
-    """How many of a kind the test has ruled out; of one kind alone these are all malignant images."""
-    decided = row.decided or Decided()
-    if len(kinds_of(manifest.labels)) == 1:
-        return replace(one, seen=_seen(decided.ruled_out_malignant, row.n_malignant))
-    if (of := row.by_kind.get(kind)) is not None:
-        return replace(one, seen=_seen(of.ruled_out, of.n))
-    untested = decided.ruled_out_malignant is None
-    return one if untested else replace(one, why=f"{kind}: {TOO_FEW}")
-
-
-def _seen(x: int | None, n: int | None) -> tuple[int, int] | None:
-    return None if x is None or not n else (x, n)
+        urgent = (of_version.decided or Decided()).urgent_other
+        yield _seen(name, measure, max(one.false_alarms for one in rules), urgent, of_version.n_other)

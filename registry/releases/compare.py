@@ -9,7 +9,16 @@ from typing import Final
 
 from registry.bundle.labels import GLOBAL, Subgroup
 from registry.bundle.manifest import BundleManifest
-from registry.bundle.metrics.patient import AT_WORKING_POINT, FIGURES, TOO_FEW, UNKNOWN, PatientFigures, Told
+from registry.bundle.metrics.patient import (
+    ALL,
+    AT_WORKING_POINT,
+    FIGURES,
+    TOO_FEW,
+    UNKNOWN,
+    PatientFigures,
+    Told,
+    patient_figures,
+)
 from registry.bundle.skin_tone import SCALES, canonical_tone, from_dark
 from registry.gate_report import (
     NOT_JUDGED,
@@ -22,7 +31,7 @@ from registry.gate_report import (
     SubgroupChange,
     worst_of,
 )
-from registry.gates.gate import answers_for, for_everybody, for_patients
+from registry.gates.gate import answers_for, for_everybody, tested
 from registry.releases.compose import Candidate
 
 ORDER: Final = ("malignant_sensitivity", "sensitivity_at_threshold")
@@ -40,7 +49,6 @@ _NONE: Final = Told(None, words=UNKNOWN)
 
 def compare_releases(
     candidate: Candidate,
-    alias: str,
     manifests: Mapping[int, BundleManifest],
     running: Mapping[int, BundleManifest],
     report: GateReport,
@@ -52,7 +60,6 @@ def compare_releases(
 
     Args:
         candidate: the release that would result.
-        alias: under which alias.
         manifests: of its versions, by number.
         running: of the versions of the release that runs; empty where none does, or it cannot be read.
         report: what the gates said of the candidate.
@@ -78,7 +85,7 @@ def compare_releases(
     before = candidate.before
     return Comparison(
         model=candidate.model,
-        alias=alias,
+        alias=candidate.alias,
         release=None if before is None else before.id,
         named=tuple(one.number for one in candidate.named),
         without=candidate.without,
@@ -118,7 +125,8 @@ def _side(
         return {}, {}
     listed = list(manifests.values())
     numbers = {id(manifest): number for number, manifest in manifests.items()}
-    rows, versions = for_patients(listed), answers_for(listed)
+    versions = answers_for(listed)
+    rows = {one.name: patient_figures(one.row, one.kinds)[ALL] for one in tested(listed) if one.row}
     if with_global or not versions:
         versions = {GLOBAL: for_everybody(listed), **versions}
     found = {}
@@ -126,7 +134,7 @@ def _side(
         row = rows.get(name)
         counts = (None, None, None) if row is None else (row.n, row.n_malignant, row.n_other)
         found[name] = Answering(numbers[id(manifest)], not manifest.subgroup.is_global, *counts)
-    return found, {name: {} if row is None else _figures(row) for name, row in rows.items()}
+    return found, {name: _figures(row) for name, row in rows.items()}
 
 
 def _figures(row: PatientFigures) -> dict[_Figure, Told]:

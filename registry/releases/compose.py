@@ -38,6 +38,7 @@ class Candidate:
 
     Attributes:
         model: the model's name.
+        alias: under which alias.
         named: the versions that the promotion names.
         before: the release that the alias points to, if any.
         versions: `named`, and those of `before` whose subgroup is neither among them nor in `without`.
@@ -47,6 +48,7 @@ class Candidate:
     """
 
     model: str
+    alias: str
     named: tuple[Version, ...]
     before: Release | None
     versions: tuple[Version, ...]
@@ -65,28 +67,28 @@ class Candidate:
         return f"{named} {without}" if self.named else f"{self.model} {without}"
 
     def approval(
-        self, connection: Connection, alias: str, *, over_gates: bool = False, before: int | None = None
+        self, connection: Connection, *, over_gates: bool = False, before: int | None = None
     ) -> Action:
-        """What is approved: exactly its bundles under this alias; with `over_gates`, although gates refuse.
+        """What is approved: exactly its bundles under its alias; with `over_gates`, although gates refuse.
 
         An approval weighs a release against the one that runs. So one from before the alias last moved, or a
         canary next to it ended, is none, be it by a rollback of the very release that was approved. With
         `before`, as it was before the event of this id.
         """
         bundles = sorted(version.digest for version in self.versions)
-        facts: dict[str, Any] = {"alias": alias, "bundles": bundles}
+        facts: dict[str, Any] = {"alias": self.alias, "bundles": bundles}
         numbers = [str(one.number) for one in self.named]
         more = [f"--without {quote(name)}" for name in self.without]
         if self.states_prevalence:
             facts["prevalence"] = dict(self.prevalence)
             more += [f"--prevalence {quote(f'{name}={of!r}')}" for name, of in self.prevalence.items()]
-        command = " ".join(["dermfed-registry approve", self.model, *numbers, *more, "--to", alias])
+        command = " ".join(["dermfed-registry approve", self.model, *numbers, *more, "--to", self.alias])
         title = self.title
         if over_gates:
             facts, command = {**facts, "over_gates": True}, f"{command} --override-gates"
             title = f"overriding the gates for {title}"
-        moved = last_move(connection, self.model, alias, (*MOVES, "canary-ended"), before=before)
-        return Action(title, action_digest(facts), command, self.model, alias, moved)
+        moved = last_move(connection, self.model, self.alias, (*MOVES, "canary-ended"), before=before)
+        return Action(title, action_digest(facts), command, self.model, self.alias, moved)
 
     @property
     def changes_nothing(self) -> bool:
@@ -113,12 +115,13 @@ class Candidate:
 
 
 def compose(
-    model: str, named: Sequence[Version], before: Release | None, without: Sequence[str] = ()
+    model: str, alias: str, named: Sequence[Version], before: Release | None, without: Sequence[str] = ()
 ) -> Candidate:
     """Composes a candidate: the `named` versions replace those of `before` for the same subgroups.
 
     Args:
         model: the model's name.
+        alias: under which alias.
         named: the versions to promote.
         before: the release that the alias points to.
         without: subgroups whose version in `before` is left out.
@@ -145,6 +148,7 @@ def compose(
     versions = tuple({**carried, **chosen}.values())
     return Candidate(
         model,
+        alias,
         tuple(chosen.values()),
         before,
         Release(0, model, versions).versions,

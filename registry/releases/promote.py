@@ -67,17 +67,13 @@ class Judged:
 
     Attributes:
         candidate: the release that would result.
-        alias: under which alias.
-        report: the gates' report.
         gates: the gate set that was asked.
         approvals: who had approved the candidate: names by the fingerprints of their keys.
-        comparison: the candidate next to the release that runs.
+        comparison: the candidate next to the release that runs, with the gates' report.
         manifests: of the candidate, by the versions' numbers.
     """
 
     candidate: Candidate
-    alias: str
-    report: GateReport
     gates: StoredGateSet
     approvals: Mapping[str, str]
     comparison: Comparison
@@ -123,7 +119,7 @@ def candidate_for(
         before = current_release(connection, model, alias)
         known = {} if before is None else stated_prevalence(connection, model, before.id)
         stated = known if prevalence is None else dict(prevalence)
-        composed = compose(model, named, before, without)
+        composed = compose(model, alias, named, before, without)
         return replace(composed, prevalence=stated, prevalence_before=known)
 
 
@@ -131,7 +127,6 @@ def judge(
     engine: Engine,
     store: Store,
     candidate: Candidate,
-    alias: str,
     promoter: tuple[str, str],
     approved: Mapping[str, str] | None = None,
 ) -> Judged:
@@ -141,7 +136,6 @@ def judge(
         engine: of the database.
         store: of objects.
         candidate: the release.
-        alias: under which alias.
         promoter: the name and the fingerprint of who promotes; the latter empty where it is not signed.
         approved: who has approved it, where that was earlier.
 
@@ -149,12 +143,12 @@ def judge(
         ReleaseRefused: its versions cannot answer together.
         StoreError: a manifest of the candidate is missing or was altered.
     """
-    model, before = candidate.model, candidate.before
+    model, alias, before = candidate.model, candidate.alias, candidate.before
     manifests = {version.number: stored_manifest(store, version) for version in candidate.versions}
     check_integrity(candidate, manifests)
     with reading(engine) as connection:
         gates = current_gates(connection, model, alias)
-        action = candidate.approval(connection, alias)
+        action = candidate.approval(connection)
         approved = approvals_of(connection, action) if approved is None else approved
         warnings = list(shared_files(connection, candidate.versions))
         passed = before and let_through(gate_events(connection, model, alias, before.id), before.id, alias)
@@ -199,9 +193,9 @@ def judge(
         results=results, set_model=gates.model, set_number=gates.number, set_alias=gates.alias
     )
     comparison = compare_releases(
-        candidate, alias, manifests, running, report, unreadable=unreadable, warnings=warnings
+        candidate, manifests, running, report, unreadable=unreadable, warnings=warnings
     )
-    return Judged(candidate, alias, report, gates, approved, comparison, manifests)
+    return Judged(candidate, gates, approved, comparison, manifests)
 
 
 def _manifest_of(engine: Engine, store: Store, model: str, number: int) -> BundleManifest | None:
@@ -235,14 +229,14 @@ def judge_again(engine: Engine, store: Store, model: str, alias: str) -> GateRep
             {} if one is None else stated_prevalence(connection, model, one.id) for one in (release, replaced)
         )
     versions = release.versions
-    candidate = Candidate(model, versions, replaced, versions, (), prevalence, known)
+    candidate = Candidate(model, alias, versions, replaced, versions, (), prevalence, known)
     if not promoted:
-        return judge(engine, store, candidate, alias, ("", "")).report
+        return judge(engine, store, candidate, ("", "")).comparison.report
     with reading(engine) as connection:
-        action = candidate.approval(connection, alias, before=promoted[-1].id)
+        action = candidate.approval(connection, before=promoted[-1].id)
         approved = approvals_of(connection, action, before=promoted[-1].id)
     promoter = (promoted[-1].actor, promoted[-1].signed_with or "")
-    return judge(engine, store, candidate, alias, promoter, approved).report
+    return judge(engine, store, candidate, promoter, approved).comparison.report
 
 
 def promote(
@@ -287,23 +281,22 @@ def promote(
         moved = release_number(candidate.before) != expected
         if candidate.changes_nothing and share is None and not (moved and expect is not None):
             return Promotion(None, None)
-        judged = judge(engine, store, candidate, alias, (context.actor, context.key))
+        judged = judge(engine, store, candidate, (context.actor, context.key))
+        report, comparison = judged.comparison.report, judged.comparison
         if share is not None:
-            check_share(candidate, judged.manifests, alias, share)
+            check_share(candidate, judged.manifests, share)
             with reading(engine) as connection:
-                if runs_as_asked(connection, candidate, alias, share):
+                if runs_as_asked(connection, candidate, share):
                     return Promotion(None, None)
         if moved:
             detail = alias_moved(model, alias, expected, candidate.before)
-            raise AliasMoved(
-                f"{candidate.title} was not promoted: {detail}", judged.report, judged.comparison
-            )
-        if judged.report.refused and not override_gates:
-            detail = f"{candidate.title} cannot go to {alias}: {judged.report.detail}"
-            raise GateRefusal(detail, judged.report, judged.comparison)
-        outcome = replace(context, gates=judged.report, overridden=judged.report.refused)
+            raise AliasMoved(f"{candidate.title} was not promoted: {detail}", report, comparison)
+        if report.refused and not override_gates:
+            detail = f"{candidate.title} cannot go to {alias}: {report.detail}"
+            raise GateRefusal(detail, report, comparison)
+        outcome = replace(context, gates=report, overridden=report.refused)
         if (event := swap(engine, judged, outcome, share)) is not None:
-            return Promotion(event, judged.comparison)
+            return Promotion(event, comparison)
 
 
 def swap(engine: Engine, judged: Judged, context: AuditContext, share: Share | None = None) -> Event | None:
@@ -314,13 +307,13 @@ def swap(engine: Engine, judged: Judged, context: AuditContext, share: Share | N
     Raises:
         ApprovalsMissing: the gates are overridden, and fewer have approved that than their set asks for.
     """
-    candidate, alias = judged.candidate, judged.alias
-    model, before = candidate.model, candidate.before
+    candidate = judged.candidate
+    model, alias, before = candidate.model, candidate.alias, candidate.before
     with writing(engine) as connection:
         if (
             current_release(connection, model, alias) != before
             or current_gates(connection, model, alias) != judged.gates
-            or approvals_of(connection, candidate.approval(connection, alias)) != judged.approvals
+            or approvals_of(connection, candidate.approval(connection)) != judged.approvals
         ):
             return None
         refuse_withdrawn(connection, candidate.versions)
@@ -333,7 +326,7 @@ def swap(engine: Engine, judged: Judged, context: AuditContext, share: Share | N
                 for gate in judged.gates.gates.gates
                 if isinstance(gate, ApprovalsGate)
             }
-            action = candidate.approval(connection, alias, over_gates=True)
+            action = candidate.approval(connection, over_gates=True)
             details |= require_approved(connection, action, gates, context)
         if context.reason is None and (shared := shared_files(connection, candidate.named)):
             raise ReleaseRefused(
@@ -341,7 +334,7 @@ def swap(engine: Engine, judged: Judged, context: AuditContext, share: Share | N
                 "keeps"
             )
         if share is not None:
-            return start(connection, candidate, alias, share, context, details)
+            return start(connection, candidate, share, context, details)
         return move_alias(
             connection,
             "promoted",
@@ -399,7 +392,7 @@ def approve(
             **({"prevalence": dict(candidate.prevalence)} if candidate.states_prevalence else {}),
             **({"over_gates": True} if over_gates else {}),
         }
-        action = candidate.approval(connection, alias, over_gates=over_gates)
+        action = candidate.approval(connection, over_gates=over_gates)
         return record_approval(connection, context, action, details, [one.number for one in candidate.named])
 
 

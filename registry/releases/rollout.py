@@ -54,15 +54,12 @@ class Share:
             )
 
 
-def check_share(
-    candidate: Candidate, manifests: Mapping[int, BundleManifest], alias: str, share: Share
-) -> None:
+def check_share(candidate: Candidate, manifests: Mapping[int, BundleManifest], share: Share) -> None:
     """Checks that a candidate can answer a share of requests while the current release answers the rest.
 
     Args:
         candidate: the release.
         manifests: of its versions, by number.
-        alias: under which alias.
         share: whose requests.
 
     Raises:
@@ -71,13 +68,13 @@ def check_share(
     """
     if candidate.before is None:
         raise ReleaseRefused(
-            f"nothing runs under {alias} of {candidate.model}, beside which {candidate.title} could get a "
-            "share; promote a release in full first"
+            f"nothing runs under {candidate.alias} of {candidate.model}, beside which {candidate.title} "
+            "could get a share; promote a release in full first"
         )
     if candidate.changes_nothing:
         raise ReleaseRefused(
-            f"{alias} of {candidate.model} points to {candidate.title} already, which answers everybody; a "
-            "canary is of other versions"
+            f"{candidate.alias} of {candidate.model} points to {candidate.title} already, which answers "
+            "everybody; a canary is of other versions"
         )
     if share.subgroup is not None:
         known = candidate.subgroups(manifests)
@@ -85,9 +82,9 @@ def check_share(
             raise not_found("subgroup", share.subgroup, known, of=f" that {candidate.title} would answer for")
 
 
-def runs_as_asked(connection: Connection, candidate: Candidate, alias: str, share: Share) -> bool:
+def runs_as_asked(connection: Connection, candidate: Candidate, share: Share) -> bool:
     """Whether exactly this canary runs already."""
-    canary = running_canary(connection, candidate.model, alias)
+    canary = running_canary(connection, candidate.model, candidate.alias)
     return _is_of(canary, connection, candidate) and share == Share(
         canary.share, canary.subgroup, canary.mirror
     )
@@ -105,7 +102,6 @@ def _is_of(canary: Canary | None, connection: Connection, candidate: Candidate) 
 def start(
     connection: Connection,
     candidate: Candidate,
-    alias: str,
     share: Share,
     context: AuditContext,
     details: Mapping[str, Any],
@@ -117,7 +113,7 @@ def start(
     """
     before = candidate.before
     assert before is not None, "check_share has been asked"
-    running = running_canary(connection, candidate.model, alias)
+    running = running_canary(connection, candidate.model, candidate.alias)
     told = {**details, "share": share.share}
     if share.subgroup is not None:
         told["subgroup"] = share.subgroup
@@ -135,7 +131,7 @@ def start(
         candidate.model,
         context,
         versions=[version.number for version in candidate.named],
-        alias=alias,
+        alias=candidate.alias,
         release=release,
         before=before.id,
         details=told,

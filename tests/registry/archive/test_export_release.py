@@ -33,6 +33,7 @@ def test_the_file_holds_the_release_and_what_made_it(released, file, pair, signe
     made = released.sign(MODEL, [2], signer)
     exported = released.export_release(MODEL, "production", file)
     held = read(file)
+    assert list(held) == ["release.json", *sorted(held.keys() - {"release.json"})]
     index = json.loads(held.pop("release.json"))
     by_name = {
         **{f"manifests/{one.digest[7:]}.json": one.digest for one in pair},

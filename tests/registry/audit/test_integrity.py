@@ -69,18 +69,6 @@ def test_a_model_that_is_not_there_as_it_was_is_told_for_every_version(released,
         ),
         (["DELETE FROM aliases"], ["alias production of skin-lesion", "gone"]),
         (["DELETE FROM events WHERE kind = 'promoted'"], ["alias production of skin-lesion", "none"]),
-        (
-            ["DELETE FROM release_members WHERE release_id = 1 AND subgroup = 'global'"],
-            ["release 1 of skin-lesion", "it has members"],
-        ),
-        (
-            ["UPDATE release_members SET version_id = 1 WHERE subgroup = 'dark' AND release_id = 1"],
-            ["release 1 of skin-lesion", "it has members"],
-        ),
-        (
-            ["UPDATE versions SET subgroup = 'light' WHERE number = 2"],
-            ["version 2 of skin-lesion", "subgroup 'light' instead of 'dark'"],
-        ),
         (["DROP TABLE api_keys"], ["the schema", "api_keys"]),
         (["DROP INDEX ix_events_model_alias"], ["the schema", "ix_events_model_alias"]),
     ],

@@ -183,7 +183,7 @@ def test_what_is_no_json_is_told(told, places, column):
     [
         (f"UPDATE versions SET digest = 'sha256:{'a' * 64}' WHERE id = 2", "version 2 of", "digest"),
         (f"UPDATE versions SET model_digest = 'sha256:{'a' * 64}' WHERE id = 1", "version 1", "model_digest"),
-        ("UPDATE versions SET subgroup = 'light' WHERE id = 2", "version 2 of skin-lesion", "'light'"),
+        ("UPDATE versions SET subgroup = 'light' WHERE id = 2", "version 2 of", "'light' instead of 'dark'"),
         ("UPDATE versions SET scale = 'monk' WHERE id = 2", "version 2 of skin-lesion", "scale 'monk'"),
         ("UPDATE versions SET tones = '[\"1\"]' WHERE id = 2", "version 2 of skin-lesion", "tones ['1']"),
         ("UPDATE versions SET created = '2001-01-01T00:00:00+00:00' WHERE id = 2", "version 2", "created"),

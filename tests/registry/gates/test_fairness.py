@@ -114,6 +114,7 @@ def test_each_required_subgroup_is_tested_on_enough_malignant_images(
     manifest = bundle(metrics={**found(**rows), "absent": absent}, labels=CANCER).manifest
     one = RequiredSubgroupsGate(**{"malignant": 20, **settings}).judge(Case((manifest,)))
     assert (one.verdict, one.untested) == ("passed" if untested is None else "refused", untested or ())
+    assert ("(never tested)" in one.detail) == bool(untested)
 
 
 def test_images_that_were_never_counted_are_refused(bundle):

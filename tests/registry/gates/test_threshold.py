@@ -80,6 +80,8 @@ def test_a_subgroup_of_which_the_test_had_no_image_counts_as_none(bundle, told):
     assert [(one.subgroup, one.note) for one in result.findings] == [("light", ""), ("dark", "never tested")]
     for metrics, verdict in (({"n": 9}, "passed"), ({"n": 8}, "refused"), ({}, "refused")):
         assert judge(CountGate(minimum=9), bundle(metrics=metrics)).verdict == verdict
+    absent = judge(CountGate(minimum=9), bundle(metrics={"n": 9, "absent": ["dark"]}))
+    assert [one.subgroup for one in absent.findings] == ["dark"]
 
 
 def row(found, n, metric="malignant_sensitivity", **parts):
@@ -96,7 +98,7 @@ def lower_bound(bundle, limit=0.75, **rows):
 
 @pytest.mark.parametrize(
     ("found", "n", "verdict"),
-    [(19, 20, "passed"), (18, 20, "refused"), (51, 60, "refused"), (57, 60, "passed")],
+    [(19, 20, "passed"), (18, 20, "refused"), (51, 60, "refused"), (57, 60, "passed"), (9, 9, "refused")],
 )
 def test_the_lower_end_decides(bundle, found, n, verdict):
     one = lower_bound(bundle, dark=row(found, n))
@@ -178,6 +180,9 @@ def test_malignant_images_that_are_missing_or_were_never_counted_are_refused(bun
     assert (one.verdict, one.untested) == ("refused", ("dark", "light", "medium"))
     notes = ["malignant test images were never counted", "no malignant test images", "never tested"]
     assert [finding.note for finding in one.findings] == notes
+    for metrics, told in (({}, ["global"]), ({"n": 9, "by_subgroup": {"dark": {}}}, ["dark"])):
+        untested = judge(MinSensitivityLowerBoundGate(limit=0), bundle(metrics=metrics, labels=THREE))
+        assert [each.subgroup for each in untested.findings] == [*told, *["global"] * 3]
 
 
 def test_the_sensitivity_of_the_version_that_answers_is_judged(bundle, dark):

@@ -126,6 +126,8 @@ def test_what_is_not_guaranteed_or_too_few_is_not_judged(version, dark, triage, 
     one = judge(version(dark, triage, **rows))
     assert one.verdict == verdict
     assert any(finding.note.startswith(note) for finding in one.findings)
+    if verdict == "refused":
+        assert {finding.note for finding in one.findings} == {note}
 
 
 def test_one_kind_of_malignancy_is_all_that_is_malignant(bundle, dark):

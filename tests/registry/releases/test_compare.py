@@ -99,6 +99,14 @@ def test_each_subgroup_is_told_with_both_versions_and_figures_the_darkest_first(
     assert not found.refused
 
 
+def test_a_subgroup_that_was_never_tested_has_no_figures(running, bundle, dark):
+    rows = {"by_subgroup": {"light": row(10, 12, 0.9)}}
+    running.add([bundle(dark, rows, seed=2)])
+    found = by_name(running.compare(MODEL, [4], to="production"))["dark"]
+    assert (found.candidate.version, found.candidate.n) == (4, None)
+    assert {one.candidate for one in found.figures} == {None}
+
+
 def test_sensitivity_is_compared_by_kind(running, bundle, graph):
     """Melanomas are lost where the sensitivity of all malignant pictures is kept."""
     labels = (

@@ -20,34 +20,34 @@ def numbers(candidate):
 
 def test_named_versions_replace_those_of_their_subgroup_and_the_others_are_carried_over(light, dark):
     before = Release(7, "m", (version(1), version(2, light), version(3, dark)))
-    candidate = compose("m", [version(4, dark), version(5)], before)
+    candidate = compose("m", "production", [version(4, dark), version(5)], before)
     assert numbers(candidate) == [5, 4, 2]  # global, dark, light
     assert not candidate.changes_nothing
 
 
 def test_the_first_release_is_what_is_named(dark):
-    assert numbers(compose("m", [version(2, dark), version(1)], None)) == [1, 2]
+    assert numbers(compose("m", "production", [version(2, dark), version(1)], None)) == [1, 2]
 
 
 def test_naming_what_is_there_changes_nothing(light):
     before = Release(7, "m", (version(1), version(2, light)))
-    assert compose("m", [version(2, light)], before).changes_nothing
-    assert compose("m", [version(1)], before).changes_nothing
-    assert not compose("m", [version(3)], before).changes_nothing
+    assert compose("m", "production", [version(2, light)], before).changes_nothing
+    assert compose("m", "production", [version(1)], before).changes_nothing
+    assert not compose("m", "production", [version(3)], before).changes_nothing
 
 
 def test_naming_a_version_twice_is_naming_it():
-    assert numbers(compose("m", [version(1), version(1)], None)) == [1]
+    assert numbers(compose("m", "production", [version(1), version(1)], None)) == [1]
 
 
 def test_two_versions_for_one_subgroup_are_refused(dark):
     with pytest.raises(ReleaseRefused, match="versions 2 and 3 of m are both for dark"):
-        compose("m", [version(1), version(2, dark), version(3, dark)], None)
+        compose("m", "production", [version(1), version(2, dark), version(3, dark)], None)
 
 
 def test_nothing_named_is_refused():
     with pytest.raises(ReleaseRefused, match="no version"):
-        compose("m", [], None)
+        compose("m", "production", [], None)
 
 
 def check(bundle, *versions, codes=None):
@@ -55,7 +55,7 @@ def check(bundle, *versions, codes=None):
     manifests = {
         one.number: bundle(codes=(codes or {}).get(one.number, ("MEL", "NV"))).manifest for one in versions
     }
-    check_integrity(compose("m", versions, None), manifests)
+    check_integrity(compose("m", "production", versions, None), manifests)
 
 
 def test_a_release_needs_a_version_for_everybody(bundle, dark, light):

@@ -238,7 +238,6 @@ def test_what_is_withdrawn_while_it_is_looked_at_is_refused(released, monkeypatc
             "INSERT INTO withdrawals VALUES (1, 'x', '2026-01-01T00:00:00.000000+00:00')",
             "the withdrawal of version 1 of skin-lesion",
         ),
-        ("UPDATE aliases SET release_id = 2", "alias production of skin-lesion"),
         (
             "INSERT INTO aliases VALUES ('skin-lesion', 'staging', 1)",
             "alias staging of skin-lesion",

@@ -102,78 +102,51 @@ def test_bytes_that_are_no_signature_are_forged(key):
     assert check_signature(b"hello", FILES, trusting(key().public_key()), NOW).verdict == "forged"
 
 
-def test_a_certificate_vouches_for_the_signatures_that_carry_it(key, certificate):
+def test_a_key_that_is_trusted_counts_whatever_its_certificate_says(key, certificate):
     private = key()
-    own = certificate(private, "Model board")
-    content = sign_files("demo", FILES, Signer(private, own))
-    checked = check_signature(content, FILES, trusting(certificates=[own]), NOW)
-    assert (checked.verdict, checked.identity) == ("valid", "CN=Model board")
-    other = certificate(key(), "Model board")  # the same name, another key
-    assert check_signature(content, FILES, trusting(certificates=[other]), NOW).verdict == "unknown"
-    by_key = check_signature(content, FILES, trusting(private.public_key()), NOW)
-    assert (by_key.verdict, by_key.identity) == (
-        "valid",
-        Signer(private).identity,
-    )  # the name is not vouched for
-    assert "CN=Model board" in by_key.names
+    content = sign_files("demo", FILES, Signer(private, certificate(private, "Model board")))
+    checked = check_signature(content, FILES, trusting(private.public_key()), NOW)
+    assert (checked.verdict, checked.identity) == ("valid", Signer(private).identity)
+    assert "CN=Model board" in checked.names
 
 
-def test_an_authority_vouches_for_those_whose_certificates_it_issued(key, certificate):
+DAY, WEEK = timedelta(days=1), timedelta(days=7)
+
+
+@pytest.mark.parametrize(
+    ("own", "trusted", "when", "verdict", "why"),
+    [
+        ("own", "own", 0 * DAY, "valid", ""),
+        ("own", "own", -2 * DAY, "unknown", "not valid when this was signed"),
+        ("own", "own", 2 * DAY, "unknown", "not valid when this was signed"),
+        ("own", "namesake", 0 * DAY, "unknown", "is not trusted, nor one that issued it"),
+        ("namesake", "namesake", 0 * DAY, "forged", "it claims to be of CN=Model board, and is not"),
+        ("TLS", "TLS", 0 * DAY, "unknown", "not for digital signatures"),
+        ("by authority", "authority", 0 * DAY, "valid", ""),
+        ("by authority", "impostor", 0 * DAY, "unknown", "is not trusted, nor one that issued it"),
+        ("by colleague", "colleague", 0 * DAY, "unknown", "is not trusted, nor one that issued it"),
+        ("by expired", "expired", 0 * DAY, "unknown", "is not trusted, nor one that issued it"),
+        ("by expired", "expired", -1.5 * WEEK, "valid", ""),
+    ],
+)
+def test_whom_a_certificate_vouches_for(key, certificate, own, trusted, when, verdict, why):
     root, private = key(), key()
-    authority = certificate(root, "Hospital CA", authority=True)
-    own = certificate(private, "Model board", (authority, root))
-    content = sign_files("demo", FILES, Signer(private, own))
-    checked = check_signature(content, FILES, trusting(certificates=[authority]), NOW)
-    assert (checked.verdict, checked.identity) == ("valid", "CN=Model board")
-    impostor = certificate(key(), "Hospital CA", authority=True)
-    assert check_signature(content, FILES, trusting(certificates=[impostor]), NOW).verdict == "unknown"
-
-
-def test_who_is_no_authority_vouches_for_nobody_else(key, certificate):
-    root, private = key(), key()
-    colleague = certificate(root, "A colleague")
-    own = certificate(private, "Model board", (colleague, root))
-    content = sign_files("demo", FILES, Signer(private, own))
-    assert check_signature(content, FILES, trusting(certificates=[colleague]), NOW).verdict == "unknown"
-
-
-def test_a_certificate_counts_at_the_moment_of_signing(key, certificate):
-    private = key()
-    own = certificate(private, "Model board")
-    content = sign_files("demo", FILES, Signer(private, own))
-    trust = trusting(certificates=[own])
-    assert check_signature(content, FILES, trust, NOW).verdict == "valid"
-    for days in (-2, 2):
-        checked = check_signature(content, FILES, trust, NOW + timedelta(days=days))
-        assert (checked.verdict, "not valid when this was signed" in checked.why) == ("unknown", True)
-
-
-def test_an_authority_that_was_not_valid_at_the_moment_vouches_for_nobody(key, certificate):
-    root, private = key(), key()
-    week = timedelta(days=7)
-    authority = certificate(root, "Hospital CA", authority=True, start=-2 * week, end=-week)
-    own = certificate(private, "Model board", (authority, root), start=-2 * week, end=week)
-    content = sign_files("demo", FILES, Signer(private, own))
-    assert check_signature(content, FILES, trusting(certificates=[authority]), NOW).verdict == "unknown"
-    assert (
-        check_signature(content, FILES, trusting(certificates=[authority]), NOW - 1.5 * week).verdict
-        == "valid"
-    )
-
-
-def test_a_certificate_that_is_not_for_signing_does_not_count(key, certificate):
-    private = key()
-    own = certificate(private, "TLS only", signs=False)
-    checked = check_signature(
-        sign_files("demo", FILES, Signer(private, own)), FILES, trusting(certificates=[own]), NOW
-    )
-    assert (checked.verdict, "not for digital signatures" in checked.why) == ("unknown", True)
-
-
-def test_a_certificate_beside_a_signature_of_another_key_is_forged(key, certificate):
-    own = certificate(key(), "Model board")
-    content = sign_files("demo", FILES, Signer(key(), own))
-    assert check_signature(content, FILES, trusting(certificates=[own]), NOW).verdict == "forged"
+    issuers = {
+        "authority": certificate(root, "Hospital CA", authority=True),
+        "colleague": certificate(root, "A colleague"),
+        "expired": certificate(root, "Hospital CA", authority=True, start=-2 * WEEK, end=-WEEK),
+    }
+    made = issuers | {
+        "impostor": certificate(key(), "Hospital CA", authority=True),
+        "own": certificate(private, "Model board"),
+        "namesake": certificate(key(), "Model board"),
+        "TLS": certificate(private, "Model board", signs=False),
+    }
+    for name, one in issuers.items():
+        made[f"by {name}"] = certificate(private, "Model board", (one, root), start=-2 * WEEK, end=WEEK)
+    content = sign_files("demo", FILES, Signer(private, made[own]))
+    checked = check_signature(content, FILES, trusting(certificates=[made[trusted]]), NOW + when)
+    assert (checked.verdict, checked.identity, why in checked.why) == (verdict, "CN=Model board", True)
 
 
 def test_a_certificate_that_cannot_be_read_is_forged(key, certificate):
