@@ -217,3 +217,31 @@ def test_an_answer_that_no_model_of_the_job_is_as_large_as_is_refused_before_it_
     with pytest.raises(SiteRefusedError, match="are taken at most"):
         transfer.ask(request(), QUESTION, 60, alive)
     assert "fetch" not in [kind for kind, *_ in carrier.calls]
+
+
+NO_FORM = "answered something that is no message|answered (list|str), and no|gave no heartbeat"
+
+
+@pytest.mark.parametrize(
+    ("reply", "match"),
+    [
+        ('{"refused": "no such pictures"}', "no such pictures"),
+        *((other, NO_FORM) for other in ("[]", [], ["head", b""], [1, b"", 0])),
+    ],
+)
+@pytest.mark.parametrize(
+    ("kind", "ask"),
+    [
+        ("ping", lambda site: site.ping(1)),
+        ("answer", lambda site: site.ask(request(), b"", 60, alive)),
+        ("put", lambda site: site.ask(request(), QUESTION, 60, alive)),
+        ("fetch", lambda site: site.ask(request(), b"", 60, alive)),
+    ],
+)
+def test_a_site_that_replies_in_another_form_is_refused(tmp_path, kind, ask, reply, match):
+    replies = {"answer": ["head", b"", 100], kind: reply}
+    site = Channel(
+        "north", lambda called, *_, **__: replies[called], tmp_path, 60, threading.BoundedSemaphore(1), PIECE
+    )
+    with pytest.raises(SiteRefusedError, match=match):
+        ask(site)

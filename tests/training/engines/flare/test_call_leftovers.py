@@ -9,7 +9,7 @@ from nvflare.fuel.f3.streaming.blob_streamer import BlobStream
 from nvflare.fuel.f3.streaming.byte_streamer import TxTask
 
 from training.engines.flare import flare_calls as module
-from training.engines.flare.calls import ChannelError
+from training.engines.flare.calls import ChannelError, SiteRefusedError
 from training.engines.flare.flare_calls import BUFFER_BYTES, CallLeftovers, FlareCall
 
 PIECE = b"x" * 100
@@ -76,3 +76,22 @@ def test_every_call_counts_with_the_bytes_that_it_sent(monkeypatch, ends):
         else:
             assert call_site("put", 1, place="place", piece=PIECE) == 100
         assert len(searches) == call // 2
+
+
+@pytest.mark.parametrize(
+    ("cause", "trace", "raised"),
+    [
+        ("timeout", None, ChannelError),
+        ("shutting down", "Traceback", ChannelError),
+        ("KeyError", "Traceback", SiteRefusedError),
+    ],
+)
+def test_a_site_that_was_reached_and_failed_is_refused_and_others_are_offline(
+    monkeypatch, cause, trace, raised
+):
+    monkeypatch.setattr(module, "set_call_context", lambda context: None)
+    error = module.CollabCallError("north", "put", cause)
+    error.cause, error.remote_traceback = cause, trace
+    call_site = FlareCall(Proxy(error), None, CallLeftovers(), None, refuse=lambda: None)
+    with pytest.raises(raised, match=cause):
+        call_site("put", 1, place="place", piece=PIECE)
