@@ -13,8 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from training.data.dataset import SERVER
-from training.engines.flare.calls import Channel, StoppedError
-from training.engines.flare.liveness import LivenessTracker
+from training.engines.flare.calls import Channel, LivenessTracker, StoppedError
 from training.engines.flare.network_round import NetworkRound, PendingRequest, needed
 from training.engines.flare.wire import Payload, read_payload, stamp_of, write_long_payload, write_payload
 from training.errors import MessageError

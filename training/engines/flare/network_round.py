@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
-from training.engines.flare.calls import Channel, ChannelError, SiteRefusedError
-from training.engines.flare.liveness import LivenessTracker
+from training.engines.flare.calls import Channel, ChannelError, LivenessTracker, SiteRefusedError
 from training.engines.flare.wire import CHUNK_BYTES, Payload, Stamp, read_response, size_of, write_request
 from training.errors import MessageError
 from training.jobs.job import Job
