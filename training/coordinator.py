@@ -33,7 +33,7 @@ from clients.node.own_data import agreed, read_own
 from clients.store import ClientStore
 from personalization.report.data import report_data
 from personalization.report.page import render_report
-from training.algorithms.release_store import FolderReleases
+from training.algorithms.client import FolderReleases
 from training.data.dataset import SERVER
 from training.engines.flare.calls import AT_ONCE, Channel, StoppedError
 from training.engines.flare.flare_calls import CallLeftovers, FlareCall, spare_what_is_here

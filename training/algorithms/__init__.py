@@ -7,5 +7,5 @@
 - `trainable`: which part of the model learns
 - `augmentations`: random changes of batches of pictures
 - `optimizers`: optimizers and schedules
-- `client`, `release_store`, `local_model`: one client, what it released, and the model that it trains
+- `client`, `local_model`: one client with what it keeps and released, and the model that it trains
 """

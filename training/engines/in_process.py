@@ -28,8 +28,7 @@ from typing import IO, Any
 import torch
 from rich.console import Console
 
-from training.algorithms.client import StateStore
-from training.algorithms.release_store import ReleaseStore
+from training.algorithms.client import ReleaseStore, StateStore
 from training.data.dataset import Dataset
 from training.errors import CheckpointError, EngineError
 from training.jobs.client_app import ClientApp
