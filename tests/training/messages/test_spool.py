@@ -76,3 +76,13 @@ def test_a_full_disk_is_said_and_passes(tmp_path, monkeypatch, error):
     with pytest.raises(CheckpointError, match=r"cannot spool 32 bytes .*No space left.*--resume") as failed:
         spool.write(TENSORS)
     assert may_pass(public_message(failed.value))
+
+
+def test_what_memory_has_no_room_for_waits_on_disk_and_a_cleared_spool_has_room_again(tmp_path):
+    spool = Spool(tmp_path / "spool", memory=2 * 32 + 1)
+    update = Update("north", "s", 1, "fit", tensors=TENSORS)
+    there = Spool(tmp_path / "there", memory=0).stored(update)
+    for _ in range(2):
+        assert spool.stored(there) is there  # of no weight: it is on disk
+        assert [spool.stored(update) is update for _ in range(3)] == [True, True, False]
+        spool.clear()
