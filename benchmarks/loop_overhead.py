@@ -41,10 +41,9 @@ import training.rounds.server.loop
 from clients.store import ClientStore
 from registry.bundle.labels import Label
 from training.algorithms.augmentations.batch import augment
-from training.algorithms.local_model import LocalModel
+from training.algorithms.local_model import LocalModel, build_optimizer
 from training.algorithms.objectives.epochs import epoch_order, in_batches
 from training.algorithms.objectives.supervised import Supervised, SupervisedTask
-from training.algorithms.optimizers import build_optimizer
 from training.algorithms.sync import SyncAll
 from training.data.dataset import Examples, Split
 from training.engines.in_process import ClientAppParts, InProcessEngine

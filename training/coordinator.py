@@ -33,10 +33,10 @@ from clients.node.own_data import agreed, read_own
 from clients.store import ClientStore
 from personalization.report.data import report_data
 from personalization.report.page import render_report
-from training.algorithms.release_store import FolderReleases
+from training.algorithms.client import FolderReleases
 from training.data.dataset import SERVER
-from training.engines.flare.calls import AT_ONCE, GuardedChannel, StoppedError
-from training.engines.flare.flare_calls import CallLeftovers, FlareChannel, spare_what_is_here
+from training.engines.flare.calls import AT_ONCE, Channel, StoppedError
+from training.engines.flare.flare_calls import CallLeftovers, FlareCall, spare_what_is_here
 from training.engines.flare.registration import OfflineError
 from training.engines.flare.roster import Roster
 from training.engines.flare.session import ROSTER, CoordinatorSession, LogStream, OwnPictures
@@ -111,11 +111,13 @@ class Coordinator:
             job,
             session,
             {
-                proxy.name: GuardedChannel(
-                    FlareChannel(
-                        proxy, context, folder.spool, heartbeat_timeout, moving, leftovers, over, model_bytes
-                    ),
-                    partial(disabled.refuse, proxy.name),
+                proxy.name: Channel(
+                    proxy.name,
+                    FlareCall(proxy, context, leftovers, over, partial(disabled.refuse, proxy.name)),
+                    folder.spool,
+                    heartbeat_timeout,
+                    moving,
+                    model_bytes=model_bytes,
                 )
                 for proxy in collab.clients
             },

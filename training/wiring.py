@@ -26,7 +26,7 @@ from registry.bundle.text import printable
 from registry.environment import key_password, signing_key
 from registry.errors import KeyUnusable, Refused
 from registry.registry import Registry, key_signatory
-from training.algorithms.release_store import FolderReleases
+from training.algorithms.client import FolderReleases
 from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.errors import JobError, TrainingError
 from training.files import write_text

@@ -24,7 +24,7 @@ from clients.node.identity import known_path, read_known
 from clients.node.own_data import OwnData, listed, read_own
 from clients.node.policy import POLICY, hours_in_words, limits_in_words, read_policy
 from registry.bundle.counts.score_bins import smallest_cell
-from training.algorithms.release_store import FolderReleases
+from training.algorithms.client import FolderReleases
 from training.data.dataset import SPLITS
 from training.engines.flare.roster import installed
 from training.errors import JobError, TrainingError

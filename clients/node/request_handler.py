@@ -22,7 +22,7 @@ from clients.node.guards import FILE, CanaryGuard, PolicyGuard, one_question
 from clients.node.own_data import OwnData, RunPictures, agreed, listed, read_own
 from clients.node.policy import POLICY
 from clients.store import ClientStore
-from training.algorithms.release_store import FolderReleases
+from training.algorithms.client import FolderReleases
 from training.data.dataset import PictureList
 from training.engines.flare.calls import REFUSED, ChunkAddress, Heartbeat
 from training.engines.flare.roster import (

@@ -18,8 +18,7 @@ from registry.bundle.labels import kinds_of
 from registry.bundle.model import Outputs
 from tests.attacks.hospitals import classes_of
 from training.algorithms import client as clients
-from training.algorithms.client import Client, HeadRows
-from training.algorithms.release_store import MemoryReleases
+from training.algorithms.client import Client, HeadRows, MemoryReleases
 from training.data.dataset import Examples
 from training.errors import MessageError
 from training.messages.message import GLOBAL, Broadcast

@@ -14,7 +14,7 @@ import pytest
 
 from clients.store import ClientStore
 from personalization.stages.personal_models import evaluate_together
-from training.algorithms.release_store import FolderReleases
+from training.algorithms.client import FolderReleases
 from training.messages.message import Broadcast
 from training.rounds.client import disclosure
 from training.rounds.client import evaluate as door

@@ -24,8 +24,7 @@ from personalization.stages.calibration_features import SUBGROUPS, place_of
 from registry.bundle.conclusions import Tree
 from registry.bundle.counts.score_bins import SCORE_BINS
 from tests.training.conftest import FEDERATE
-from training.algorithms.client import weights_digest
-from training.algorithms.release_store import MemoryReleases
+from training.algorithms.client import MemoryReleases, weights_digest
 from training.data.dataset import SPLITS
 from training.errors import TrainingError
 from training.jobs.client_app import answer_privately

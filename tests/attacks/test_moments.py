@@ -11,8 +11,7 @@ from torch import nn
 from personalization.stages.calibration_answers import embedding_sums
 from registry.bundle.model import Outputs
 from tests.attacks.hospitals import classes_of
-from training.algorithms.client import Client, ClientFeatures, FeatureMemory, HeadRows
-from training.algorithms.release_store import MemoryReleases
+from training.algorithms.client import Client, ClientFeatures, FeatureMemory, HeadRows, MemoryReleases
 from training.data.dataset import Examples
 from training.errors import DataError, MessageError
 from training.messages.message import GLOBAL, Broadcast

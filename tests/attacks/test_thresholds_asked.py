@@ -27,7 +27,7 @@ from registry.bundle.conclusions import Tree
 from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
 from tests.measured import GROUPED
 from tests.training.conftest import FEDERATE
-from training.algorithms.release_store import FolderReleases, MemoryReleases
+from training.algorithms.client import FolderReleases, MemoryReleases
 from training.jobs.client_app import answer_privately
 from training.messages.message import GLOBAL, Broadcast
 from training.models.export import GRAPH, as_tensor, export_graph, split_graph

@@ -18,7 +18,7 @@ from clients.node import request_handler
 from clients.node.guards import one_question
 from clients.node.request_handler import RequestHandler
 from tests.attacks.house import DATA, LEAST, PRIVACY, House, someone_in
-from training.algorithms.release_store import FolderReleases
+from training.algorithms.client import FolderReleases
 from training.errors import DataError, MessageError
 from training.jobs.job import Job
 from training.rounds.census import CENSUS

@@ -6,6 +6,6 @@
 - `sync`: which parameters are sent
 - `trainable`: which part of the model learns
 - `augmentations`: random changes of batches of pictures
-- `optimizers`: optimizers and schedules
-- `client`, `release_store`, `local_model`: one client, what it released, and the model that it trains
+- `client`: one client, with what it keeps and released
+- `local_model`: the model that it trains, with optimizers and schedules
 """

@@ -1,15 +1,19 @@
-"""A client as a stage sees it: its pictures or their features, its state store and the process's local model.
+"""A client as a stage sees it: its pictures or their features, its stores and the process's local model.
 
 Features are made once by an encoder that does not learn. A picture has one row for each of its views: the
 first is of the picture as it is, by which models are judged, the others are of augmented ones, of which
 training draws. Features that a head learns on are kept in half precision, those by which an exported model is
 judged as the graph makes them.
+
+A client keeps the sets of pictures whose sums it released; new releases are checked against them.
 """
 
 import hashlib
-from collections.abc import Mapping
+import io
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from dataclasses import field as made
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -20,13 +24,111 @@ from torch import Tensor
 from registry.bundle.counts.score_bins import smallest_cell
 from registry.bundle.labels import UNDECLARED
 from training.algorithms.local_model import LocalModel
-from training.algorithms.release_store import MemoryReleases, ReleaseStore
 from training.data.cells import in_subgroup
 from training.data.dataset import Dataset, DatasetView, Examples, Split
 from training.data.folds import in_folds
-from training.errors import DataError
+from training.errors import CheckpointError, DataError, MessageError
+from training.files import write_bytes
 from training.messages.message import Tensors
 from training.progress import Watch, unwatched
+
+MOST_RELEASES = 4096  # releases that a client keeps; each is of another population
+
+
+class ReleaseStore(Protocol):
+    """Keeps the releases of clients, each under its digest.
+
+    Attributes:
+        said: what was logged of releases, so that it is said once.
+    """
+
+    said: set[str]
+
+    def has(self, client: str, digest: str) -> bool:
+        """Whether this release was made."""
+
+    def all(self, client: str) -> Iterable[NDArray[np.int64]]:
+        """Every release of a client, as `(pictures, 3)`."""
+
+    def add(self, client: str, digest: str, release: NDArray[np.int64]) -> None:
+        """Keep one more."""
+
+
+class MemoryReleases:
+    """Releases that are forgotten with the process; a `ReleaseStore`."""
+
+    def __init__(self) -> None:
+        """None were made."""
+        self._made: dict[tuple[str, str], NDArray[np.int64]] = {}
+        self.said: set[str] = set()
+
+    def has(self, client: str, digest: str) -> bool:
+        """Whether this release was made."""
+        return (client, digest) in self._made
+
+    def all(self, client: str) -> Iterable[NDArray[np.int64]]:
+        """Every release of a client."""
+        return [release for (owner, _), release in self._made.items() if owner == client]
+
+    def add(self, client: str, digest: str, release: NDArray[np.int64]) -> None:
+        """Keep one more."""
+        self._made[client, digest] = release
+
+
+class FolderReleases:
+    """Releases on disk, a file each that is there whole or not at all; a `ReleaseStore`."""
+
+    def __init__(self, folder: Path) -> None:
+        """Keep releases in `folder`, which is made with the first."""
+        self._folder = folder
+        self.said: set[str] = set()
+
+    def has(self, client: str, digest: str) -> bool:
+        """Whether this release was made."""
+        return self._path(client, digest).exists()
+
+    def all(self, client: str) -> Iterable[NDArray[np.int64]]:
+        """Every release of a client.
+
+        Raises:
+            MessageError: one cannot be read. Without it nothing can be reported safely.
+        """
+        for path in sorted(self._place(client).glob("*.npy")):
+            try:
+                release: NDArray[np.int64] = np.load(path, allow_pickle=False)
+            except (OSError, ValueError) as error:
+                raise MessageError(
+                    f"{client} cannot read what it told before: {error}. Nothing is told until whoever "
+                    f"answers for its pictures has looked at {path} and restored or removed it"
+                ) from error
+            yield release
+
+    def add(self, client: str, digest: str, release: NDArray[np.int64]) -> None:
+        """Keep one more.
+
+        Raises:
+            MessageError: the disk does not take it, or there are too many.
+        """
+        if len(list(self._place(client).glob("*.npy"))) >= MOST_RELEASES:
+            raise MessageError(
+                f"{client} has told counts of {MOST_RELEASES:,} different sets of pictures, the most that it "
+                f"keeps an account of; whoever answers for its pictures may put {self._place(client)} away "
+                "and begin anew"
+            )
+        content = io.BytesIO()
+        np.save(content, release, allow_pickle=False)
+        try:
+            write_bytes(self._path(client, digest), content.getvalue())
+        except CheckpointError as error:
+            raise MessageError(
+                f"{client} tells nothing that it cannot keep an account of: {error}"
+            ) from error
+
+    def _place(self, client: str) -> Path:
+        return self._folder / hashlib.sha256(client.encode()).hexdigest()[:32]
+
+    def _path(self, client: str, digest: str) -> Path:
+        return self._place(client) / f"{digest}.npy"
 
 
 @dataclass(frozen=True)

@@ -28,14 +28,13 @@ from typing import IO, Any
 import torch
 from rich.console import Console
 
-from training.algorithms.client import StateStore
-from training.algorithms.release_store import ReleaseStore
+from training.algorithms.client import ReleaseStore, StateStore
 from training.data.dataset import Dataset
 from training.errors import CheckpointError, EngineError
 from training.jobs.client_app import ClientApp
 from training.jobs.job import Job
-from training.messages.message import Answer, Broadcast, Tensors, Update, tensor_bytes
-from training.messages.tensor_file import Spool, SpooledTensors, map_tensors
+from training.messages.message import Answer, Broadcast, Tensors, Update
+from training.messages.tensor_file import MEMORY_FOR_UPDATES, Spool, map_tensors
 from training.progress import Progress, Question, Watch, unwatched
 from training.rounds.requests import IN_WORDS
 
@@ -113,9 +112,6 @@ def written(parts: object, folder: Path) -> IO[bytes]:
     return file
 
 
-MEMORY_FOR_UPDATES = 1 << 30  # bytes of waiting updates that stay in memory; the rest waits on disk
-
-
 @dataclass(frozen=True)
 class ClientAppParts:
     """What a `ClientApp` is built from; small enough to send to a worker process."""
@@ -160,8 +156,7 @@ class InProcessEngine:
         progress: Progress | None = None,
     ) -> None:
         self._progress = progress or Progress(Console(quiet=True))
-        self._spool = Spool(spool)
-        self._memory = memory
+        self._spool = Spool(spool, memory)
         workers = parts.job.engine.workers
         keep_freed_memory()
         torch.set_num_threads(parts.job.engine.threads_per_client)  # the coordinator sums too
@@ -193,16 +188,11 @@ class InProcessEngine:
     def _here(self, broadcasts: Sequence[Broadcast], request: Question) -> list[Answer]:
         assert self._app is not None
         answers: list[Answer] = []
-        waiting = 0
         for broadcast in broadcasts:
             answer = self._app.answer(broadcast)
             self._shares[0] = 0.0
             request.answered()
-            if isinstance(answer, Update):
-                waiting += tensor_bytes(answer.tensors)
-                if waiting > self._memory:
-                    answer = self._spool.spooled(answer)
-            answers.append(answer)
+            answers.append(self._spool.stored(answer) if isinstance(answer, Update) else answer)
         return answers
 
     def _in_workers(self, broadcasts: Sequence[Broadcast], request: Question) -> list[Answer]:
@@ -218,7 +208,6 @@ class InProcessEngine:
             futures.append(self._pool.submit(_answer_in_worker, bare, written[identity]))
             futures[-1].add_done_callback(lambda _: request.answered())
         answers: list[Answer] = []
-        waiting = 0
         for future in futures:
             try:
                 answer, path = future.result()
@@ -228,9 +217,7 @@ class InProcessEngine:
                     "continue with --resume, and with fewer engine.workers if it happens again"
                 ) from error
             if isinstance(answer, Update) and path is not None:
-                waiting += path.stat().st_size
-                held = map_tensors(path) if waiting <= self._memory else SpooledTensors(path)
-                answer = replace(answer, tensors=held)
+                answer = replace(answer, tensors=self._spool.read(path))
             answers.append(answer)
         return answers
 

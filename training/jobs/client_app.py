@@ -10,10 +10,9 @@ this client alone that is none of those is refused by the client itself.
 from collections.abc import Callable
 from dataclasses import replace
 
-from training.algorithms.client import Client, FeatureMemory, StateStore
+from training.algorithms.client import Client, FeatureMemory, MemoryReleases, ReleaseStore, StateStore
 from training.algorithms.local_model import LocalModel
 from training.algorithms.objectives.dp_sgd import STEPS
-from training.algorithms.release_store import MemoryReleases, ReleaseStore
 from training.data.dataset import SERVER, Dataset
 from training.errors import MessageError, TrainingError, public
 from training.jobs.job import Job

@@ -160,6 +160,7 @@ def _view(data: Tensor, entry: dict[str, Any]) -> Tensor:
 
 
 SUFFIX = ".safetensors"
+MEMORY_FOR_UPDATES = 1 << 30  # bytes of waiting updates that stay in memory; the rest waits on disk
 
 
 class SpooledTensors(Mapping[str, torch.Tensor]):
@@ -204,12 +205,15 @@ class Spool:
 
     Args:
         folder: emptied at the start; what was in it belongs to a round that will be done again.
+        memory: bytes of updates that may wait in memory.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, memory: int = MEMORY_FOR_UPDATES) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self._folder = folder
+        self._memory = memory
+        self._waiting = 0  # bytes
         self._numbers = itertools.count(1)  # several threads may write
 
     def write(self, tensors: Tensors) -> Path:
@@ -228,12 +232,24 @@ class Spool:
             ) from error
         return path
 
-    def spooled(self, update: Update) -> Update:
-        """The same update with its tensors on disk."""
-        return replace(update, tensors=SpooledTensors(self.write(update.tensors)))
+    def stored(self, update: Update) -> Update:
+        """The update as it is, or with its tensors on disk where there is no more room in memory."""
+        tensors = update.tensors
+        if isinstance(tensors, SpooledTensors) or self._has_room(tensor_bytes(tensors)):
+            return update
+        return replace(update, tensors=SpooledTensors(self.write(tensors)))
+
+    def read(self, path: Path) -> Tensors:
+        """The tensors of an update that another process wrote, in memory or on disk as those of `stored`."""
+        return map_tensors(path) if self._has_room(path.stat().st_size) else SpooledTensors(path)
+
+    def _has_room(self, size: int) -> bool:
+        self._waiting += size
+        return self._waiting <= self._memory
 
     def clear(self) -> None:
-        """Forget all that waited here, the workers' updates included."""
+        """Forget all that waited, here and in memory, the workers' updates included."""
+        self._waiting = 0
         for path in self._folder.rglob(f"*{SUFFIX}"):
             path.unlink()
 

@@ -9,9 +9,9 @@ from clients.node.request_handler import ChunkReceiver
 from training.engines.flare import calls as module
 from training.engines.flare.calls import (
     TRIES,
+    Channel,
     ChannelError,
     ChunkAddress,
-    ChunkedTransfer,
     Heartbeat,
     SiteRefusedError,
 )
@@ -50,24 +50,15 @@ class Carrier:
     def __init__(self, receiver):
         self.receiver, self.calls, self.lost_before, self.lost_after = receiver, [], set(), set()
 
-    def _carry(self, kind, *arguments):
+    def __call__(self, kind, seconds, **arguments):
         call = len(self.calls)
-        self.calls.append((kind, *arguments))
+        self.calls.append((kind, *arguments.values()))
         if call in self.lost_before:
             raise ChannelError("lost on its way there")
-        payload = getattr(self.receiver, kind)(*arguments)
+        payload = getattr(self.receiver, kind)(*arguments.values())
         if call in self.lost_after:
             raise ChannelError("lost on its way back")
         return payload
-
-    def put(self, place, piece, seconds):
-        return self._carry("put", place, piece)
-
-    def fetch(self, place, seconds):
-        return self._carry("fetch", place)
-
-    def answer(self, header, body, size, seconds):
-        return self._carry("answer", header, body, size)
 
 
 @pytest.fixture
@@ -84,7 +75,7 @@ def carrier(handler, tmp_path):
 
 @pytest.fixture
 def pieces(carrier, tmp_path):
-    return ChunkedTransfer("north", carrier, tmp_path, 60, threading.BoundedSemaphore(1), PIECE)
+    return Channel("north", carrier, tmp_path, 60, threading.BoundedSemaphore(1), PIECE)
 
 
 def alive():
@@ -166,7 +157,7 @@ def test_every_try_and_every_wait_for_a_turn_is_a_sign_of_life(carrier, tmp_path
             waited.set()
 
     moving.acquire()
-    pieces = ChunkedTransfer("north", carrier, tmp_path, 60, moving, PIECE)
+    pieces = Channel("north", carrier, tmp_path, 60, moving, PIECE)
     thread = threading.Thread(target=pieces.ask, args=(request(), QUESTION, 60, sign))
     thread.start()
     assert waited.wait(60)
@@ -205,7 +196,7 @@ def test_pieces_of_another_session_are_dropped(carrier, handler):
 )
 def test_a_site_that_miscounts_is_refused_at_once(pieces, carrier, monkeypatch, call, payload, match):
     calls = []
-    monkeypatch.setattr(carrier, call, lambda *_: calls.append(call) or payload)
+    monkeypatch.setattr(carrier.receiver, call, lambda *_: calls.append(call) or payload)
     with pytest.raises(SiteRefusedError, match=match):
         pieces.ask(request(), QUESTION, 60, alive)
     assert calls == [call]
@@ -219,10 +210,38 @@ def test_an_answer_that_no_model_of_the_job_is_as_large_as_is_refused_before_it_
     monkeypatch.setattr(module, "MODELS", 1)
     handler.payload = ANSWER
     room = threading.BoundedSemaphore(1)
-    transfer = ChunkedTransfer("north", carrier, tmp_path, 60, room, PIECE, model_bytes=lambda: model)
+    transfer = Channel("north", carrier, tmp_path, 60, room, PIECE, model_bytes=lambda: model)
     if taken:
         assert whole(transfer.ask(request(), QUESTION, 60, alive)[1]) == ANSWER
         return
     with pytest.raises(SiteRefusedError, match="are taken at most"):
         transfer.ask(request(), QUESTION, 60, alive)
     assert "fetch" not in [kind for kind, *_ in carrier.calls]
+
+
+NO_FORM = "answered something that is no message|answered (list|str), and no|gave no heartbeat"
+
+
+@pytest.mark.parametrize(
+    ("reply", "match"),
+    [
+        ('{"refused": "no such pictures"}', "no such pictures"),
+        *((other, NO_FORM) for other in ("[]", [], ["head", b""], [1, b"", 0])),
+    ],
+)
+@pytest.mark.parametrize(
+    ("kind", "ask"),
+    [
+        ("ping", lambda site: site.ping(1)),
+        ("answer", lambda site: site.ask(request(), b"", 60, alive)),
+        ("put", lambda site: site.ask(request(), QUESTION, 60, alive)),
+        ("fetch", lambda site: site.ask(request(), b"", 60, alive)),
+    ],
+)
+def test_a_site_that_replies_in_another_form_is_refused(tmp_path, kind, ask, reply, match):
+    replies = {"answer": ["head", b"", 100], kind: reply}
+    site = Channel(
+        "north", lambda called, *_, **__: replies[called], tmp_path, 60, threading.BoundedSemaphore(1), PIECE
+    )
+    with pytest.raises(SiteRefusedError, match=match):
+        ask(site)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from training.algorithms.optimizers import OptimizerConfig, ScheduleConfig, build_optimizer, parameter_groups
+from training.algorithms.local_model import OptimizerConfig, ScheduleConfig, build_optimizer, parameter_groups
 from training.errors import JobError
 from training.models import Classifier, ModelConfig, build_model
 from training.models.encoders.files import prepare_torchvision

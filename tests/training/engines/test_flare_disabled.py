@@ -2,11 +2,13 @@
 
 import json
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
 from clients.federation.site_status import FILE, REASON, DisabledHospitals
-from training.engines.flare.calls import ChannelError, GuardedChannel
+from training.engines.flare import flare_calls
+from training.engines.flare.calls import Channel, ChannelError
 
 OTHERS = ["north", "south", "west"]
 ALL = ["north", "south", "east", "west"]
@@ -22,6 +24,22 @@ def disable(tmp_path):
     return write
 
 
+class Guarded:
+    """A hospital's end, as the coordinator reaches it: every call looks whether it is disabled."""
+
+    def __init__(self, end, refuse):
+        self.end, self.refuse = end, refuse
+
+    def __getattr__(self, method):
+        def call(*arguments):
+            self.refuse()
+            result = getattr(self.end, method)(*arguments)
+            self.refuse()
+            return result
+
+        return call
+
+
 @pytest.fixture
 def guarded(tmp_path):
     """`guarded(net)`: its channels as the coordinator makes them; the hospitals' own ends, by name."""
@@ -29,7 +47,7 @@ def guarded(tmp_path):
     def guard(net):
         ends = dict(net.channels)
         refuse = DisabledHospitals(tmp_path).refuse
-        net.channels = {name: GuardedChannel(end, partial(refuse, name)) for name, end in ends.items()}
+        net.channels = {name: Guarded(end, partial(refuse, name)) for name, end in ends.items()}
         return ends
 
     return guard
@@ -91,27 +109,46 @@ def test_a_run_that_needs_it_waits_and_is_the_same_once_it_is_enabled(
 
 
 CALLS = {
-    "handshake": ("hello", 1.0),
-    "register": (1.0,),
-    "join": ("{}", 1.0),
-    "ask": ("{}", b"", 1.0, lambda: None),
-    "ping": (1.0,),
+    "handshake": (("hello", 1.0), "{}"),
+    "register": ((1.0,), "{}"),
+    "join": (("{}", 1.0), "{}"),
+    "ask": (("{}", b"", 1.0, lambda: None), ["{}", b"", 0]),
+    "ping": ((1.0,), '{"busy": false}'),
 }
 
 
+@pytest.mark.parametrize("disabled_at", ["before", "meanwhile"])
 @pytest.mark.parametrize("method", CALLS)
-def test_to_a_disabled_hospital_nothing_is_sent(disable, tmp_path, method):
-    calls = []
+def test_nothing_is_sent_to_a_disabled_hospital_nor_taken_from_it(
+    disable, tmp_path, monkeypatch, method, disabled_at
+):
+    monkeypatch.setattr(flare_calls, "set_call_context", lambda context: None)
+    calls, during = [], []
+    arguments, answer = CALLS[method]
 
-    class End:
-        def __getattr__(self, name):
-            return lambda *arguments: calls.append(name)
+    class Proxy:
+        name, backend = "east", SimpleNamespace()
 
-    channel = GuardedChannel(End(), partial(DisabledHospitals(tmp_path).refuse, "east"))
-    disable("north")
-    getattr(channel, method)(*CALLS[method])
-    assert calls == [method], "the control"
-    disable("north", "east")
+        def __call__(self, timeout):
+            return self
+
+        def __getattr__(self, called):
+            def result(**_):
+                calls.append(called)
+                disable(*during)
+                return answer
+
+            return result
+
+    refuse = partial(DisabledHospitals(tmp_path).refuse, "east")
+    call = flare_calls.FlareCall(Proxy(), None, flare_calls.CallLeftovers(), None, refuse)
+    channel = Channel("east", call, tmp_path, 60, None)
+    during.append("north")
+    getattr(channel, method)(*arguments)
+    assert len(calls) == 1, "the control"
+    during.append("east")
+    if disabled_at == "before":
+        disable("east")
     with pytest.raises(ChannelError, match="operator has disabled it"):
-        getattr(channel, method)(*CALLS[method])
-    assert calls == [method]
+        getattr(channel, method)(*arguments)
+    assert len(calls) == (1 if disabled_at == "before" else 2)

@@ -7,7 +7,6 @@ import pytest
 
 from tests.training.engines.test_flare_same_weights import bytes_of
 from training.engines.flare import network_round as module
-from training.engines.flare.engine import NvflareEngine
 from training.messages.tensor_file import Spool
 
 ALONE = 0.2  # seconds in which a second answer would have come to be read, too
@@ -59,7 +58,7 @@ def test_answers_that_come_at_once_are_read_one_after_another_and_wait_on_disk(
 
     for channel in there.channels.values():
         channel.after_ask = hold
-    monkeypatch.setitem(NvflareEngine.__init__.__kwdefaults__, "memory", 1)
+    monkeypatch.setattr(Spool.__init__, "__defaults__", (1,))
     far = there.run()
     assert crowded == []
     assert sum(name.startswith("ask-") for name in spooled) >= len(there.channels)

@@ -1,8 +1,7 @@
 """Acknowledged rounds and the liveness tracker, each on its own."""
 
-from training.engines.flare.calls import SLOWEST, ChannelError, Heartbeat
+from training.engines.flare.calls import BEATS, SLOWEST, ChannelError, Heartbeat, LivenessTracker
 from training.engines.flare.engine import AcknowledgedRounds
-from training.engines.flare.liveness import BEATS, LivenessTracker
 from training.messages.message import Broadcast
 
 

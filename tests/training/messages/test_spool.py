@@ -13,8 +13,8 @@ TENSORS = {"b": torch.tensor([1.5, -2.0]), "a": torch.arange(6.0).view(2, 3).T}
 
 
 def test_what_was_spooled_comes_back_bytewise(tmp_path):
-    spool = Spool(tmp_path / "spool")
-    update = spool.spooled(Update("north", "0-federate", 1, "fit", tensors=TENSORS, losses={"light": 1.0}))
+    spool = Spool(tmp_path / "spool", memory=0)
+    update = spool.stored(Update("north", "0-federate", 1, "fit", tensors=TENSORS, losses={"light": 1.0}))
     assert update.losses == {"light": 1.0}
     assert set(update.tensors) == {"a", "b"}
     assert len(update.tensors) == 2
@@ -24,7 +24,9 @@ def test_what_was_spooled_comes_back_bytewise(tmp_path):
 
 
 def test_all_tensors_are_read_at_once(tmp_path, monkeypatch):
-    tensors = Spool(tmp_path / "spool").spooled(Update("north", "s", 1, "fit", tensors=TENSORS)).tensors
+    tensors = (
+        Spool(tmp_path / "spool", memory=0).stored(Update("north", "s", 1, "fit", tensors=TENSORS)).tensors
+    )
     reads = []
 
     def counted(path):
@@ -39,8 +41,8 @@ def test_all_tensors_are_read_at_once(tmp_path, monkeypatch):
 
 def test_tensors_that_share_memory_are_spooled_whole(tmp_path):
     shared = torch.arange(4.0)
-    spool = Spool(tmp_path / "spool")
-    back = spool.spooled(Update("north", "s", 1, "fit", tensors={"x": shared, "y": shared})).tensors
+    spool = Spool(tmp_path / "spool", memory=0)
+    back = spool.stored(Update("north", "s", 1, "fit", tensors={"x": shared, "y": shared})).tensors
     assert torch.equal(back["x"], shared)
     assert torch.equal(back["y"], shared)
 
@@ -69,8 +71,18 @@ def test_a_full_disk_is_said_and_passes(tmp_path, monkeypatch, error):
     def full(*_):
         raise error
 
-    spool = Spool(tmp_path / "spool")
+    spool = Spool(tmp_path / "spool", memory=0)
     monkeypatch.setattr(module, "save_tensors", full)
     with pytest.raises(CheckpointError, match=r"cannot spool 32 bytes .*No space left.*--resume") as failed:
         spool.write(TENSORS)
     assert may_pass(public_message(failed.value))
+
+
+def test_what_memory_has_no_room_for_waits_on_disk_and_a_cleared_spool_has_room_again(tmp_path):
+    spool = Spool(tmp_path / "spool", memory=2 * 32 + 1)
+    update = Update("north", "s", 1, "fit", tensors=TENSORS)
+    there = Spool(tmp_path / "there", memory=0).stored(update)
+    for _ in range(2):
+        assert spool.stored(there) is there  # of no weight: it is on disk
+        assert [spool.stored(update) is update for _ in range(3)] == [True, True, False]
+        spool.clear()

@@ -21,7 +21,7 @@ from typing_extensions import TypeVar
 from training.algorithms.augmentations.batch import AugmentConfig
 from training.algorithms.client import Client
 from training.algorithms.exchanges.base import Exchange, Shared
-from training.algorithms.optimizers import OptimizerConfig, ScheduleConfig
+from training.algorithms.local_model import OptimizerConfig, ScheduleConfig
 from training.config import FrozenConfig
 from training.data.cells import CellWeights
 from training.data.dataset import Examples

@@ -5,7 +5,6 @@ Only `flare_calls` knows FLARE; everything else is tested without it.
 - `session`: one session of the coordinator, from registration to the last stage
 - `registration`, `roster`: which sites take part, with which versions and client properties
 - `engine`, `network_round`: asks the sites and collects as many answers as a round needs
-- `liveness`: which sites are reachable
-- `calls`, `flare_calls`: the calls to one site
+- `calls`, `flare_calls`: the calls to one site, and which sites are reachable
 - `wire`: what crosses the network: headers and tensors
 """

@@ -1,19 +1,21 @@
-"""The calls to one site, and the pieces in which long messages travel.
+"""The calls to one site, the pieces in which long messages travel, and which sites are reachable.
 
 A message whose tensors take at most `CHUNK_BYTES` travels with its call. A longer request is put before it,
 piece by piece, into a file at the site; a longer answer is fetched after it, into a file here. Each piece is
 a call of its own: one that got lost is sent again, and nothing else.
+
+Each site is pinged for a heartbeat every few seconds, and is offline when none comes.
 """
 
 import json
 import os
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+import threading
+import time
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from threading import Semaphore
-from typing import BinaryIO, Protocol, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from pydantic import Field
 
@@ -65,35 +67,6 @@ class StoppedError(TrainingError):
     """The run was stopped from outside; it continues from its checkpoint."""
 
 
-class Channel(Protocol):
-    """The calls to one site; they may come from several threads and block until there is an answer."""
-
-    def handshake(self, handshake: str, seconds: float) -> str:
-        """The site's handshake or refusal, as JSON.
-
-        Raises:
-            ChannelError: the site was not reached in time.
-            SiteRefusedError: it was, and failed.
-        """
-
-    def register(self, seconds: float) -> str:
-        """The site's client properties or its refusal, as JSON; raises like `handshake`."""
-
-    def join(self, roster: str, seconds: float) -> str:
-        """Send the site the roster that all agreed on; raises like `handshake`."""
-
-    def ask(
-        self, header: str, payload: Payload, seconds: float, alive: Callable[[], None]
-    ) -> tuple[str, Payload]:
-        """The header and payload of the answer to a request; raises like `handshake`.
-
-        `alive` is called now and then while the request or its answer is being moved.
-        """
-
-    def ping(self, seconds: float) -> Heartbeat:
-        """A heartbeat, which a site gives while it trains, too; raises like `handshake`."""
-
-
 def raise_refusal(text: str) -> None:
     """Raise a site's refusal, where its answer is one.
 
@@ -106,53 +79,6 @@ def raise_refusal(text: str) -> None:
         raise SiteRefusedError(f"it answered what is no JSON: {error}") from error
     if isinstance(content, dict) and REFUSED in content:
         raise SiteRefusedError(f"{content[REFUSED]}")
-
-
-@dataclass(frozen=True)
-class GuardedChannel:
-    """A channel to a site that may be disabled at any instant; implements `Channel`.
-
-    FLARE lets a hospital that is disabled register no more, but knows nothing of a job that runs: what its
-    process there still says comes through until the job ends. So each call looks before and after.
-
-    To the engine a site that is refused is one that is offline: it misses its heartbeats, its answers do not
-    come, and it is there again when it is refused no longer.
-
-    Attributes:
-        channel: to the site.
-        refuse: raises `ChannelError` while the site is refused.
-    """
-
-    channel: Channel
-    refuse: Callable[[], None]
-
-    def handshake(self, handshake: str, seconds: float) -> str:
-        """See `Channel`."""
-        return self._guarded(lambda: self.channel.handshake(handshake, seconds))
-
-    def register(self, seconds: float) -> str:
-        """See `Channel`."""
-        return self._guarded(lambda: self.channel.register(seconds))
-
-    def join(self, roster: str, seconds: float) -> str:
-        """See `Channel`."""
-        return self._guarded(lambda: self.channel.join(roster, seconds))
-
-    def ask(
-        self, header: str, payload: Payload, seconds: float, alive: Callable[[], None]
-    ) -> tuple[str, Payload]:
-        """See `Channel`."""
-        return self._guarded(lambda: self.channel.ask(header, payload, seconds, alive))
-
-    def ping(self, seconds: float) -> Heartbeat:
-        """See `Channel`."""
-        return self._guarded(lambda: self.channel.ping(seconds))
-
-    def _guarded(self, call: Callable[[], Result]) -> Result:
-        self.refuse()
-        result = call()
-        self.refuse()
-        return result
 
 
 AT_ONCE = 16  # chunks that are in flight at the same time, to and from all sites
@@ -178,79 +104,94 @@ class ChunkAddress(FrozenConfig):
     size: int = Field(gt=0)
 
 
-class ChunkChannel(Protocol):
-    """The calls by which chunks reach one site; each raises like those of `Channel`."""
+class Channel:
+    """The calls to one site; they may come from several threads, and block until there is an answer.
 
-    def put(self, address: str, chunk: bytes, seconds: float) -> int:
-        """Send a chunk of a request; returns how many bytes of the request the site has by now."""
-
-    def fetch(self, address: str, seconds: float) -> bytes:
-        """Fetch the chunk of the last answer at this address."""
-
-    def answer(self, header: str, payload: bytes, size: int, seconds: float) -> tuple[str, bytes, int]:
-        """The answer's header, its payload unless that is to be fetched, and the payload's bytes.
-
-        Args:
-            header: the request's.
-            payload: the request's; empty where it was put there in chunks.
-            size: bytes of the request's payload.
-            seconds: that the answer may take.
-        """
-
-
-class ChunkedTransfer:
-    """Asks one site, in one call or in chunks, as the size of request and answer demands.
+    Each raises what `call` does, and `SiteRefusedError` where the site answers something else than it should.
 
     Args:
         name: of the site.
-        channel: to it.
+        call: `call(method, seconds, **arguments)` returns what a method at the site does. It raises
+            `ChannelError` where the site was not reached in time, `SiteRefusedError` where it was and failed.
         folder: where long answers arrive.
-        heartbeat_timeout: see `training.engines.flare.liveness.LivenessTracker`.
+        heartbeat_timeout: see `LivenessTracker`.
         in_flight: held while a chunk is in flight; shared by all sites.
         chunk_bytes: bytes of one chunk.
-        model_bytes: tells the bytes of the job's model; asked where an answer is long.
+        model_bytes: returns the bytes of the job's model; asked where an answer is long.
     """
 
     def __init__(
         self,
         name: str,
-        channel: ChunkChannel,
+        call: Callable[..., Any],
         folder: Path,
         heartbeat_timeout: float,
-        in_flight: Semaphore,
+        in_flight: threading.Semaphore,
         chunk_bytes: int = CHUNK_BYTES,
         model_bytes: Callable[[], int] = lambda: LONGEST,
     ) -> None:
         self._name = name
-        self._channel = channel
+        self._call = call
         self._folder = folder
         self._seconds = transit_timeout(heartbeat_timeout, chunk_bytes)
         self._in_flight = in_flight
         self._chunk_bytes = chunk_bytes
         self._model_bytes = model_bytes
 
+    def handshake(self, handshake: str, seconds: float) -> str:
+        """The site's handshake or refusal, as JSON."""
+        return self._text("handshake", seconds, handshake=handshake)
+
+    def register(self, seconds: float) -> str:
+        """The site's client properties or its refusal, as JSON."""
+        return self._text("register", seconds)
+
+    def join(self, roster: str, seconds: float) -> str:
+        """Send the site the roster that all agreed on."""
+        return self._text("join", seconds, roster=roster)
+
+    def ping(self, seconds: float) -> Heartbeat:
+        """A heartbeat, which a site gives while it trains, too."""
+        text = self._text("ping", seconds)
+        raise_refusal(text)
+        try:
+            return Heartbeat.model_validate_json(text)
+        except ValueError as error:
+            raise SiteRefusedError(f"{self._name} gave no heartbeat but {text[:80]!r}") from error
+
     def ask(
         self, header: str, payload: Payload, seconds: float, alive: Callable[[], None]
     ) -> tuple[str, Payload]:
-        """The header and payload of the answer to a request.
+        """The header and payload of the answer to a request, in one call or in chunks, as their sizes demand.
 
         Args:
             header: the request's.
             payload: the request's.
             seconds: that the site may take, the chunks aside.
             alive: called before each chunk, and while one waits for its turn.
-
-        Raises:
-            ChannelError: the site was not reached in time.
-            SiteRefusedError: it was, and failed.
         """
         asked, with_call = size_of(payload), b""
         if asked <= self._chunk_bytes:
             with_call = part_of(payload, 0, asked)
         else:
             self._put(header, payload, asked, alive)
-        head, first, size = self._channel.answer(header, with_call, asked, seconds)
-        return head, first if len(first) == size else self._fetch(header, size, alive)
+        match self._result("answer", seconds, header=header, body=with_call, size=asked):
+            case [str(head), bytes() | bytearray() | memoryview() as first, int(size)]:
+                return head, bytes(first) if len(first) == size else self._fetch(header, size, alive)
+        raise SiteRefusedError(f"{self._name} answered something that is no message")
+
+    def _text(self, method: str, seconds: float, **arguments: str) -> str:
+        result = self._call(method, seconds, **arguments)
+        if not isinstance(result, str):
+            raise SiteRefusedError(f"{self._name} answered {type(result).__name__}, and no text")
+        return result
+
+    def _result(self, method: str, seconds: float, **arguments: Any) -> Any:
+        """What a method that returns no text returns; a text is a refusal."""
+        result = self._call(method, seconds, **arguments)
+        if isinstance(result, str):
+            raise_refusal(result)
+        return result
 
     def _put(self, header: str, payload: Payload, size: int, alive: Callable[[], None]) -> None:
         there = 0
@@ -264,7 +205,10 @@ class ChunkedTransfer:
 
     def _put_chunk(self, payload: Payload, address: ChunkAddress) -> int:
         chunk = part_of(payload, address.offset, self._chunk_bytes)
-        return self._channel.put(address.model_dump_json(), chunk, self._seconds)
+        held = self._result("put", self._seconds, place=address.model_dump_json(), piece=chunk)
+        if not isinstance(held, int):
+            raise SiteRefusedError(f"{self._name} answered {type(held).__name__}, and no number")
+        return held
 
     def _fetch(self, header: str, size: int, alive: Callable[[], None]) -> Path:
         most = ROOM if size <= ROOM else min(max(ROOM, MODELS * self._model_bytes()), LONGEST)
@@ -277,7 +221,9 @@ class ChunkedTransfer:
         return Path(name)
 
     def _fetch_chunk(self, file: BinaryIO, address: ChunkAddress) -> None:
-        chunk = self._channel.fetch(address.model_dump_json(), self._seconds)
+        chunk = self._result("fetch", self._seconds, place=address.model_dump_json())
+        if not isinstance(chunk, bytes | bytearray | memoryview):
+            raise SiteRefusedError(f"{self._name} answered {type(chunk).__name__}, and no bytes")
         # No less than a whole one, so that an answer takes no longer than its bytes at the least rate.
         if len(chunk) != min(self._chunk_bytes, address.size - address.offset):
             raise SiteRefusedError(
@@ -303,3 +249,105 @@ class ChunkedTransfer:
             finally:
                 self._in_flight.release()
         raise AssertionError("the last try returns or raises")
+
+
+BEATS = 6  # heartbeats that a site may miss before it is taken to be offline
+
+
+class LivenessTracker:
+    """Tracks which sites are reachable, by their heartbeats.
+
+    Args:
+        channels: the sites that can be reached, by name.
+        heartbeat_timeout: seconds without a heartbeat after which a site is offline.
+        clock: seconds, rising.
+    """
+
+    def __init__(
+        self,
+        channels: Mapping[str, Channel],
+        heartbeat_timeout: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._heartbeat_timeout = heartbeat_timeout
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._heard = {name: clock() for name in channels}
+        self._offline: dict[str, str] = {}
+        self._excluded: set[str] = set()
+        self._busy = dict(self._heard)
+        self._answer = dict.fromkeys(channels, 0)
+        self._ended = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._listen, args=(name, channel), daemon=True, name=f"listen-{name}")
+            for name, channel in channels.items()
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def offline(self) -> dict[str, str]:
+        """The sites that are offline, and why."""
+        with self._lock:
+            return dict(self._offline)
+
+    def mark_offline(self, name: str, reason: str) -> None:
+        """Note that a site did not answer; it is not asked again until its next heartbeat."""
+        with self._lock:
+            self._offline[name] = reason
+
+    def exclude(self, name: str, reason: str) -> None:
+        """Note that a site takes no part in this session, whatever heartbeats come."""
+        with self._lock:
+            self._excluded.add(name)
+            self._offline[name] = reason
+
+    def lost_in_transit(self, name: str, since: float, request: int, again: int = 0) -> bool:
+        """Whether a request or its answer was lost: the site is reachable and idle, though asked long ago.
+
+        The request may be sent again; the answer is the same.
+
+        Args:
+            name: the site.
+            since: when something was last seen to move towards it or from it, by this tracker's clock.
+            request: bytes that went with the call.
+            again: how often the request was sent again; each time the timeout is longer, for slow links.
+        """
+        with self._lock:
+            if name not in self._heard or name in self._offline:
+                return False
+            idle = self._heard[name] - max(since, self._busy[name])
+            return idle > (again + 1) * transit_timeout(self._heartbeat_timeout, request + self._answer[name])
+
+    def now(self) -> float:
+        """The time by this tracker's clock."""
+        return self._clock()
+
+    def close(self) -> None:
+        """Stop pinging."""
+        self._ended.set()
+
+    def _listen(self, name: str, channel: Channel) -> None:
+        beat = self._heartbeat_timeout / BEATS
+        while not self._ended.wait(beat):
+            try:
+                heartbeat = channel.ping(beat)
+            except (ChannelError, SiteRefusedError) as error:
+                self._not_heard_from(name, f"{error}")
+            else:
+                self._heard_from(name, heartbeat)
+
+    def _heard_from(self, name: str, heartbeat: Heartbeat) -> None:
+        with self._lock:
+            self._heard[name] = self._clock()
+            self._answer[name] = heartbeat.answer
+            if heartbeat.busy:
+                self._busy[name] = self._heard[name]
+            if name not in self._excluded:
+                self._offline.pop(name, None)
+
+    def _not_heard_from(self, name: str, reason: str) -> None:
+        with self._lock:
+            silent = self._clock() - self._heard[name]
+            if silent >= self._heartbeat_timeout and name not in self._offline:
+                self._offline[name] = f"not heard of for {silent:.0f} seconds ({reason})"

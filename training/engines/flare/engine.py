@@ -5,7 +5,6 @@ for the sites that are offline and asks them then; whom it waits for is logged.
 """
 
 import json
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,16 +12,15 @@ from pathlib import Path
 from urllib.parse import quote
 
 from training.data.dataset import SERVER
-from training.engines.flare.calls import Channel, StoppedError
-from training.engines.flare.liveness import LivenessTracker
-from training.engines.flare.network_round import NetworkRound, PendingRequest, needed
-from training.engines.flare.wire import Payload, read_payload, stamp_of, write_long_payload, write_payload
+from training.engines.flare.calls import Channel, LivenessTracker, StoppedError
+from training.engines.flare.network_round import NetworkRound, PendingRequest
+from training.engines.flare.wire import read_payload, stamp_of, write_payload
 from training.errors import MessageError
 from training.files import write_bytes, write_text
 from training.jobs.client_app import ClientApp
 from training.jobs.job import Job
-from training.messages.message import Answer, Broadcast, Failure, Tensors, Update, reply, tensor_bytes
-from training.messages.tensor_file import Spool, SpooledTensors
+from training.messages.message import Answer, Broadcast, Failure, Update, reply
+from training.messages.tensor_file import Spool
 from training.rounds.census import CENSUS
 from training.rounds.requests import FIT
 
@@ -116,7 +114,6 @@ class CensusCache:
         return self._folder / f"{quote(broadcast.client, safe='')}.safetensors"
 
 
-MEMORY_FOR_UPDATES = 1 << 30  # bytes of waiting updates that stay in memory; the rest waits on disk
 LOG_EVERY = 60.0  # seconds between log lines of whom a round waits for
 
 
@@ -154,10 +151,6 @@ class NvflareEngine:
         own: plays the coordinator's own client, where the job has one.
         log: takes one log line for the run's followers.
         stopped: whether the run was stopped from outside.
-        memory: bytes of updates that may wait in memory.
-
-    Attributes:
-        receive_lock: see `training.engines.flare.network_round.RoundRules`.
     """
 
     def __init__(
@@ -173,7 +166,6 @@ class NvflareEngine:
         own: ClientApp | None = None,
         log: Callable[[str], None] = print,
         stopped: Callable[[], bool] = bool,
-        memory: int = MEMORY_FOR_UPDATES,
     ) -> None:
         self._job = job
         self._channels = channels
@@ -184,11 +176,8 @@ class NvflareEngine:
         self._own = own
         self._log = log
         self._stopped = stopped
-        self._memory = memory
-        self.receive_lock = threading.Lock()
         self._liveness = liveness
         self._number = 0
-        self._waiting_bytes = 0
         self._logged_at = -LOG_EVERY
         self._status = Status()
         self._requests: Sequence[PendingRequest] = ()
@@ -211,20 +200,19 @@ class NvflareEngine:
     def run_round(self, broadcasts: Sequence[Broadcast]) -> Sequence[Answer]:
         """Answers in the order of the requests; blocks until there are as many as the round needs."""
         self._spool.clear()
-        self._waiting_bytes = 0
         if not broadcasts:
             return []
         self._status = Status(asking=f"{broadcasts[0].stage} {broadcasts[0].round} {broadcasts[0].ask}")
         requests = [self._request(broadcast) for broadcast in broadcasts]
         self._requests, self._asked = requests, time.monotonic()
-        network = self._job.engine.network
         NetworkRound(
+            self._job,
             requests,
             self._channels,
             self._liveness,
-            network.deadline,
-            self,
-            enough=network.enough,
+            self._spool,
+            self._refuse_if_stopped,
+            self._waits_for,
         ).run(self._play, SERVER)
         for request in requests:
             self._census_cache.keep(request.broadcast, request.answer)
@@ -239,33 +227,13 @@ class NvflareEngine:
         self._liveness.close()
         self._spool.remove()
 
-    def needed(self, broadcast: Broadcast, asked: int) -> int:
-        """How many of `asked` answers to such a request there must be before the round goes on."""
-        return needed(self._job, broadcast, asked)
-
-    def written(self, tensors: Tensors) -> Payload:
-        """A request's tensors as they travel, on disk where they are many."""
-        return write_long_payload(tensors, self._spool)
-
-    def stored(self, answer: Update) -> Update:
-        """The answer in memory, or on disk where there is no room, or where it came as a file."""
-        if isinstance(answer.tensors, SpooledTensors):
-            return answer
-        self._waiting_bytes += tensor_bytes(answer.tensors)
-        return self._spool.spooled(answer) if self._waiting_bytes > self._memory else answer
-
-    def refuse_if_stopped(self) -> None:
-        """See `RoundRules`.
-
-        Raises:
-            StoppedError: the run was stopped.
-        """
+    def _refuse_if_stopped(self) -> None:
         if self._stopped():
             raise StoppedError(
                 "the run was stopped; it continues from its checkpoint when it is taken up again"
             )
 
-    def waits_for(self, clients: Sequence[str], offline: Mapping[str, str]) -> None:
+    def _waits_for(self, clients: Sequence[str], offline: Mapping[str, str]) -> None:
         """Log for which clients the run waits, now and then."""
         self._status.waiting = tuple(clients)
         if clients and time.monotonic() - self._logged_at > LOG_EVERY:

@@ -7,14 +7,22 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from training.engines.flare.calls import Channel, ChannelError, SiteRefusedError
-from training.engines.flare.liveness import LivenessTracker
-from training.engines.flare.wire import CHUNK_BYTES, Payload, Stamp, read_response, size_of, write_request
+from training.engines.flare.calls import Channel, ChannelError, LivenessTracker, SiteRefusedError
+from training.engines.flare.wire import (
+    CHUNK_BYTES,
+    Payload,
+    Stamp,
+    read_response,
+    size_of,
+    write_long_payload,
+    write_request,
+)
 from training.errors import MessageError
 from training.jobs.job import Job
 from training.messages.message import Answer, Broadcast, Failure, Tensors, Update
+from training.messages.tensor_file import Spool
 from training.privacy.secagg.messages import REQUESTS
 from training.rounds.requests import CANARY, EVALUATE, FIT
 from training.rounds.server.ask import quorum_of
@@ -133,59 +141,37 @@ POLL_SECONDS = 0.2  # seconds between looks at who is offline while nothing arri
 AGAIN = 30.0  # seconds after which a site is asked again that has no room, or may not work at this hour
 
 
-class RoundRules(Protocol):
-    """What a round asks of its engine: quorums, serialisation and storage.
-
-    Attributes:
-        receive_lock: held by the thread that reads an answer and stores it.
-    """
-
-    receive_lock: threading.Lock
-
-    def needed(self, broadcast: Broadcast, asked: int) -> int:
-        """How many of `asked` answers to such a request there must be before the round goes on."""
-
-    def written(self, tensors: Tensors) -> Payload:
-        """A request's tensors as they travel."""
-
-    def stored(self, answer: Update) -> Update:
-        """The answer, stored where it can wait until all are there."""
-
-    def refuse_if_stopped(self) -> None:
-        """Raise `StoppedError` when the run was stopped from outside."""
-
-    def waits_for(self, clients: Sequence[str], offline: Mapping[str, str]) -> None:
-        """Log for which clients the round waits."""
-
-
 class NetworkRound:
     """Sends the requests of one round and collects their answers.
 
     Args:
+        job: the job.
         requests: the requests.
         channels: the sites that can be reached.
         liveness: which sites are reachable.
-        deadline: seconds that each may take to answer.
-        rules: quorums and storage, see there.
-        enough: whether it ends as soon as it has the answers that it needs.
+        spool: where long requests are written, and where answers wait until all are there.
+        refuse_if_stopped: raises `StoppedError` when the run was stopped from outside.
+        waits_for: logs for which clients the round waits, and why each is offline.
     """
 
     def __init__(
         self,
+        job: Job,
         requests: Sequence[PendingRequest],
         channels: Mapping[str, Channel],
         liveness: LivenessTracker,
-        deadline: float,
-        rules: RoundRules,
-        *,
-        enough: bool,
+        spool: Spool,
+        refuse_if_stopped: Callable[[], None],
+        waits_for: Callable[[Sequence[str], Mapping[str, str]], None],
     ) -> None:
+        self._job = job
         self._requests = requests
         self._channels = channels
         self._liveness = liveness
-        self._deadline = deadline
-        self._rules = rules
-        self._enough = enough
+        self._spool = spool
+        self._refuse_if_stopped = refuse_if_stopped
+        self._waits_for = waits_for
+        self._receiving = threading.Lock()
         self._deliveries: queue.Queue[Delivery] = queue.Queue()
         self._payloads: dict[int, Payload] = {}
         self._writing = threading.Lock()
@@ -211,7 +197,7 @@ class NetworkRound:
             if request.broadcast.client == own:
                 request.answer, request.in_flight = play(request.broadcast), False
         while any(request.answer is None for request in self._requests):
-            self._rules.refuse_if_stopped()
+            self._refuse_if_stopped()
             self._raise_thread_errors()
             try:
                 delivery = self._deliveries.get(timeout=POLL_SECONDS)
@@ -247,7 +233,7 @@ class NetworkRound:
                 header, payload = channel.ask(
                     write_request(broadcast, request.stamp, request.kept),
                     self._payload_of(broadcast.tensors),
-                    self._deadline,
+                    self._job.engine.network.deadline,
                     partial(self._alive, request, attempt),
                 )
                 answer = self._receive(request, header, payload)
@@ -268,11 +254,11 @@ class NetworkRound:
 
         One after another: of many that come at once, one at a time is in memory as bytes and as tensors.
         """
-        with self._rules.receive_lock:
+        with self._receiving:
             if request.answer is not None:
                 return None
             answer = read_response(header, payload, request.stamp)
-            return self._rules.stored(answer) if isinstance(answer, Update) else answer
+            return self._spool.stored(answer) if isinstance(answer, Update) else answer
 
     def _is_lost(self, request: PendingRequest) -> bool:
         broadcast = request.broadcast
@@ -301,7 +287,7 @@ class NetworkRound:
         # Most requests of a round carry the very same tensors: written once.
         with self._writing:
             if id(tensors) not in self._payloads:
-                self._payloads[id(tensors)] = self._rules.written(tensors)
+                self._payloads[id(tensors)] = write_long_payload(tensors, self._spool)
             return self._payloads[id(tensors)]
 
     def _settle(self, delivery: Delivery) -> None:
@@ -311,7 +297,7 @@ class NetworkRound:
             return  # too late: the request was settled without it, or is asked anew
         request.in_flight = False
         if answer is None:
-            self._rules.refuse_if_stopped()  # which ends all calls at once: nobody is offline for that
+            self._refuse_if_stopped()  # which ends all calls at once: nobody is offline for that
             self._liveness.mark_offline(request.broadcast.client, delivery.reason)
             request.attempt += 1
             self._leave_out_if_possible(request, delivery.reason)
@@ -320,7 +306,7 @@ class NetworkRound:
             self._postpone(request.broadcast.client, answer.reason)
             return
         request.answer = answer
-        if self._enough and request.broadcast.ask == FIT:
+        if self._job.engine.network.enough and request.broadcast.ask == FIT:
             self._end_early(request)
 
     def _postpone(self, client: str, reason: str) -> None:
@@ -332,15 +318,15 @@ class NetworkRound:
                 request.attempt += 1
                 self._leave_out_if_possible(request, reason)
                 if request.answer is None:
-                    self._rules.waits_for([client], {client: reason})
+                    self._waits_for([client], {client: reason})
 
     def _leave_out_if_possible(self, request: PendingRequest, reason: str) -> None:
         """Settle a request to a site that is offline where the round can do without it, or is lost anyway."""
         group = self._group(request)
-        needed = self._rules.needed(request.broadcast, len(group))
+        least = needed(self._job, request.broadcast, len(group))
         answered_or_in_flight = sum(other.answered_or_in_flight for other in group)
         possible = sum(other.answered_or_in_flight or other.answer is None for other in group)
-        if answered_or_in_flight >= needed or possible < needed:
+        if answered_or_in_flight >= least or possible < least:
             request.leave_out(reason)
 
     def _group(self, request: PendingRequest) -> list[PendingRequest]:
@@ -354,13 +340,13 @@ class NetworkRound:
 
     def _end_early(self, request: PendingRequest) -> None:
         group = self._group(request)
-        needed = self._rules.needed(request.broadcast, len(group))
-        if sum(isinstance(other.answer, Update) for other in group) < needed:
+        least = needed(self._job, request.broadcast, len(group))
+        if sum(isinstance(other.answer, Update) for other in group) < least:
             return
         for other in group:
             if other.answer is None:
                 other.leave_out(
-                    f"came too late: the round ended with {needed} answers (engine.network.enough)"
+                    f"came too late: the round ended with {least} answers (engine.network.enough)"
                 )
 
     def _check_liveness(self) -> None:
@@ -390,4 +376,4 @@ class NetworkRound:
             else:
                 self._leave_out_if_possible(request, offline[client])
                 waiting.append(client)
-        self._rules.waits_for(list(dict.fromkeys(waiting)), {**not_now, **offline})
+        self._waits_for(list(dict.fromkeys(waiting)), {**not_now, **offline})

@@ -10,8 +10,13 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from training.data.dataset import SERVER
-from training.engines.flare.calls import Channel, ChannelError, SiteRefusedError, raise_refusal
-from training.engines.flare.liveness import LivenessTracker
+from training.engines.flare.calls import (
+    Channel,
+    ChannelError,
+    LivenessTracker,
+    SiteRefusedError,
+    raise_refusal,
+)
 from training.engines.flare.network_round import in_background
 from training.engines.flare.roster import (
     ClientProperties,

@@ -16,9 +16,8 @@ import yaml
 from rich.console import Console
 
 from registry.bundle.text import printable
-from training.engines.flare.calls import Channel
+from training.engines.flare.calls import Channel, LivenessTracker
 from training.engines.flare.engine import AcknowledgedRounds, CensusCache, NvflareEngine, Status
-from training.engines.flare.liveness import LivenessTracker
 from training.engines.flare.registration import Registration, read_roster
 from training.engines.flare.roster import ClientProperties, Roster, evict
 from training.errors import CheckpointError

@@ -21,8 +21,8 @@ from training.algorithms.aggregators import AGGREGATORS, Aggregator, FedAvg
 from training.algorithms.augmentations.batch import AugmentConfig
 from training.algorithms.client import Client
 from training.algorithms.exchanges import NoExchange
+from training.algorithms.local_model import OptimizerConfig, ScheduleConfig
 from training.algorithms.objectives.supervised import Supervised
-from training.algorithms.optimizers import OptimizerConfig, ScheduleConfig
 from training.algorithms.sync import SyncAll
 from training.jobs.stages.base import PlannedStage, StageContext, StageResult
 from training.jobs.stages.features import make_features

@@ -47,8 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from training.algorithms.client import Client
-from training.algorithms.release_store import ReleaseStore
+from training.algorithms.client import Client, ReleaseStore
 from training.data.dataset import Examples, PictureList
 from training.errors import DataError
 

@@ -61,9 +61,9 @@ def misbehave(request_handler):
     request_handler.RequestHandler.answer = answer
 
 
-def listen(flare_channel):
+def listen(calls):
     """A server that writes down what it hears."""
-    real = flare_channel.FlareChannel.ask
+    real = calls.Channel.ask
 
     def ask(self, *asked):
         answer = real(self, *asked)
@@ -75,7 +75,7 @@ def listen(flare_channel):
             stem.with_suffix(".json").write_text(answer[0])
         return answer
 
-    flare_channel.FlareChannel.ask = ask
+    calls.Channel.ask = ask
 
 
 def forget(cohorts):
@@ -112,4 +112,4 @@ if FOLDER.is_dir():
     sys.meta_path.insert(0, AfterImport(f"{package}.messages", forget))
     sys.meta_path.insert(0, AfterImport(f"{package}.client", show_what_is_masked))
     sys.meta_path.insert(0, AfterImport("clients.node.request_handler", misbehave))
-    sys.meta_path.insert(0, AfterImport("training.engines.flare.flare_calls", listen))
+    sys.meta_path.insert(0, AfterImport("training.engines.flare.calls", listen))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from training.algorithms.aggregators.base import JobContext, Report
-from training.algorithms.aggregators.fair import AFL, QFFL, GroupDRO, project
+from training.algorithms.aggregators.weighting import AFL, QFFL, GroupDRO, project
 from training.errors import JobError
 
 RATE = 0.05

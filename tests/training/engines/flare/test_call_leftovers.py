@@ -9,8 +9,8 @@ from nvflare.fuel.f3.streaming.blob_streamer import BlobStream
 from nvflare.fuel.f3.streaming.byte_streamer import TxTask
 
 from training.engines.flare import flare_calls as module
-from training.engines.flare.calls import ChannelError
-from training.engines.flare.flare_calls import BUFFER_BYTES, CallLeftovers, FlareChannel
+from training.engines.flare.calls import ChannelError, SiteRefusedError
+from training.engines.flare.flare_calls import BUFFER_BYTES, CallLeftovers, FlareCall
 
 PIECE = b"x" * 100
 
@@ -64,15 +64,34 @@ class Proxy:
 
 
 @pytest.mark.parametrize("ends", [100, module.RunAborted("over")])
-def test_every_call_counts_with_the_bytes_that_it_sent(tmp_path, monkeypatch, ends):
+def test_every_call_counts_with_the_bytes_that_it_sent(monkeypatch, ends):
     monkeypatch.setattr(module, "set_call_context", lambda context: None)
     searches = []
     leftovers = CallLeftovers(limit=2 * (BUFFER_BYTES + 100), free=lambda: searches.append(1))
-    channel = FlareChannel(Proxy(ends), None, tmp_path, 60, None, leftovers, None)
+    call_site = FlareCall(Proxy(ends), None, leftovers, None, refuse=lambda: None)
     for call in range(1, 5):
         if isinstance(ends, Exception):
             with pytest.raises(ChannelError):
-                channel.put("place", PIECE, 1)
+                call_site("put", 1, place="place", piece=PIECE)
         else:
-            assert channel.put("place", PIECE, 1) == 100
+            assert call_site("put", 1, place="place", piece=PIECE) == 100
         assert len(searches) == call // 2
+
+
+@pytest.mark.parametrize(
+    ("cause", "trace", "raised"),
+    [
+        ("timeout", None, ChannelError),
+        ("shutting down", "Traceback", ChannelError),
+        ("KeyError", "Traceback", SiteRefusedError),
+    ],
+)
+def test_a_site_that_was_reached_and_failed_is_refused_and_others_are_offline(
+    monkeypatch, cause, trace, raised
+):
+    monkeypatch.setattr(module, "set_call_context", lambda context: None)
+    error = module.CollabCallError("north", "put", cause)
+    error.cause, error.remote_traceback = cause, trace
+    call_site = FlareCall(Proxy(error), None, CallLeftovers(), None, refuse=lambda: None)
+    with pytest.raises(raised, match=cause):
+        call_site("put", 1, place="place", piece=PIECE)

@@ -8,9 +8,8 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from training.algorithms.client import Client, FeatureMemory, HeadRows
+from training.algorithms.client import Client, FeatureMemory, HeadRows, MemoryReleases
 from training.algorithms.local_model import LocalModel
-from training.algorithms.release_store import MemoryReleases
 from training.data.folds import in_folds
 from training.errors import JobError, MessageError, QuorumError
 from training.jobs.job import Job

@@ -5,7 +5,7 @@ import torch
 
 from registry.bundle.cases import AGE, CaseInput
 from tests.training.jobs.stages.test_federate_cases import CASES, OfCases
-from training.algorithms.optimizers import OptimizerConfig, build_optimizer
+from training.algorithms.local_model import OptimizerConfig, build_optimizer
 from training.algorithms.trainable import TrainableLora
 from training.models import ModelConfig, initial_model
 from training.models.classifier import float_state

@@ -9,7 +9,7 @@ import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
 
-from training.algorithms.release_store import MemoryReleases
+from training.algorithms.client import MemoryReleases
 from training.data.dataset import DECLARED_TONE, Cases, Examples
 from training.messages.message import GLOBAL, Broadcast
 from training.rounds.client import evaluate

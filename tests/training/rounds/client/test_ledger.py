@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.algorithms import release_store
-from training.algorithms.client import Client
-from training.algorithms.release_store import FolderReleases, MemoryReleases
+from training.algorithms import client as client_module
+from training.algorithms.client import Client, FolderReleases, MemoryReleases
 from training.data.dataset import Examples
 from training.errors import MessageError
 from training.rounds.client.ledger import (
@@ -191,7 +190,7 @@ def test_nothing_is_told_that_cannot_be_written_down(tmp_path, monkeypatch):
     (tmp_path / "full").write_text("not a folder")
     with pytest.raises(MessageError, match="north tells nothing that it cannot keep an account of"):
         told(store, light=range(10))
-    monkeypatch.setattr(release_store, "MOST", 2)
+    monkeypatch.setattr(client_module, "MOST_RELEASES", 2)
     store = FolderReleases(tmp_path / "many")
     for start in (0, 100):
         told(store, light=range(start, start + 10))

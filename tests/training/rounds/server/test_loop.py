@@ -72,10 +72,10 @@ def test_a_weight_of_one_copies_the_client_bytewise():
 
 
 def test_updates_on_disk_give_the_same_bytes(tmp_path):
-    spool = Spool(tmp_path / "spool")
+    spool = Spool(tmp_path / "spool", memory=0)
     aggregation = AggregationWeights({"a": 0.15, "b": 0.25, "c": 0.6})
     here = mix(aggregation, UPDATES, PREVIOUS, SUMMED)
-    there = mix(aggregation, [spool.spooled(member) for member in UPDATES], PREVIOUS, SUMMED)
+    there = mix(aggregation, [spool.stored(member) for member in UPDATES], PREVIOUS, SUMMED)
     assert all(torch.equal(here[name], there[name]) for name in here)
 
 
