@@ -36,7 +36,6 @@ from clients.data.inspect.check import (
 )
 from clients.data.inspect.describe import describe_manifest, tabulate
 from clients.data.inspect.near_duplicates import link as link_manifest
-from clients.data.inspect.near_duplicates import same_pictures
 from clients.data.inspect.quality import quality_of, quality_page
 from clients.data.inspect.tones import check_tones, measure_tones, tone_table
 from clients.data.manifests.csv_file import joined, read_manifest, write_manifest
@@ -299,8 +298,7 @@ def link(
     if len({manifest.name for manifest in manifests}) < len(manifests):
         raise ClientDataError("two manifests have one name, under which both would be written; rename one")
     read = joined(each)
-    digests, broken, fingerprints, _ = read_all(read, fingerprints=True)
-    same = same_pictures(digests, fingerprints)
+    same, broken, _ = read_all(read, near_duplicates=True)
     linked = link_manifest(read, same)
     rows = iter(linked.rows)
     for manifest, one in zip(manifests, each, strict=True):
@@ -542,16 +540,13 @@ def tones(
     if by is not None:
         for manifest in manifests:
             manifest.require(by)
-    measurements = [measure_tones(manifest) for manifest in manifests]
-    seen = [picture for measured in measurements for picture in measured.pictures]
-    broken = [line for measured in measurements for line in measured.broken]
-    undeclared = sum(measured.undeclared for measured in measurements)
-    checks = check_tones(seen, by=by, min_count=min_count, replicates=replicates)
+    measured = measure_tones(*manifests)
+    checks = check_tones(measured.pictures, by=by, min_count=min_count, replicates=replicates)
     if as_json:
         answer = {
             "caution": CAUTION,
-            "undeclared": undeclared,
-            "broken": broken,
+            "undeclared": measured.undeclared,
+            "broken": measured.broken,
             "checks": [
                 {
                     **asdict(check),
@@ -572,10 +567,10 @@ def tones(
             typer.echo(f"{image}: declared {found.tone}, angle {found.angle:.0f}, looks like {others}")
         answered = sum(line.pictures - line.silent for line in check.agreement.tones)
         typer.echo(f"{len(check.contradictions)} of {answered} pictures contradict their declared tone\n")
-    if broken:
-        typer.echo(f"{len(broken)} pictures cannot be used:\n{listing(broken)}")
-    if undeclared or not checks:
-        typer.echo(f"{undeclared} pictures have no declared tone; they were not looked at")
+    if measured.broken:
+        typer.echo(f"{len(measured.broken)} pictures cannot be used:\n{listing(measured.broken)}")
+    if measured.undeclared or not checks:
+        typer.echo(f"{measured.undeclared} pictures have no declared tone; they were not looked at")
     typer.echo(CAUTION)
 
 

@@ -22,7 +22,7 @@ def test_all_kinds_of_problems_are_found_at_once(write_pictures):
     (path.parent / "e.png").write_text("no picture")
     manifest = read_manifest_rows(path)
     write_manifest(Manifest.of([*manifest, Row("missing.jpg")], path.parent), path)
-    report = check_manifest(path, threads=2)
+    report = check_manifest(path)
     assert report.pictures == 7
     found = [(problem.kind, problem.text) for problem in report.problems]
     assert [kind for kind, _ in found] == ["value", "picture", "picture", "straddling", "duplicate"]
