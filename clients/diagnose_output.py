@@ -310,7 +310,7 @@ def _diagnosed(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
         raise InvalidInput(
             f"{path} has other columns than dermfed-diagnose writes; name another file, or leave out --resume"
         )
-    return [row for row in found if _is_whole(row) and row["decision"] and not row["error"]]
+    return [row for row in found if _is_whole(row) and row["decision"]]
 
 
 def _is_whole(row: Mapping[str | None, Any]) -> bool:
