@@ -359,10 +359,14 @@ def withdraw(
     too. Files stay where they are: delete them, and the cache of decoded pictures.
     """
     _refuse_overwriting(out, force)
-    found = withdraw_patients(manifest.absolute(), patients, splits, out.absolute(), client=client)
-    _say(*found.manifest.notes)
-    written = f"{out}: {len(found.left.rows)} pictures"
-    _answer({"manifest": str(out), **found.data()}, "\n".join([*found.lines(), written]), as_json)
+    found, notes = withdraw_patients(manifest.absolute(), patients, splits, out.absolute(), client=client)
+    _say(*notes)
+    lines = [
+        f"{found.withdrawn} pictures are taken out, {found.withdrawn_used} of which the job uses",
+        *([f"{found.pinned} pictures get a split, so that it stays"] if found.pinned else []),
+        f"no other picture of the job has moved\n{out}: {found.pictures} pictures",
+    ]
+    _answer({"manifest": str(out), **asdict(found)}, "\n".join(lines), as_json)
 
 
 @_command(
