@@ -123,10 +123,10 @@ class _Places:
 
     def _resolved(self, path: str) -> str | None:
         """The folder of `path` as it is spelt on disk; None where there is none, or several."""
-        shown = PurePosixPath("/" if path.startswith("/") else ".")
+        shown = PurePosixPath()
         try:
             for part in PurePosixPath(path).parent.parts:
-                if part != "/" and not (self._folder / shown / part).is_dir():
+                if not (self._folder / shown / part).is_dir():
                     with os.scandir(self._folder / shown) as entries:
                         folders = [entry.name for entry in entries if entry.is_dir()]
                     alike = [name for name in folders if fold(name) == fold(part)]
