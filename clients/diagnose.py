@@ -1,22 +1,15 @@
-"""`dermfed-diagnose`: ask the diagnosis service about pictures or cases; answers as text, JSON or CSV.
+"""`dermfed-diagnose`: ask the diagnosis service about pictures or cases; answers as text, JSON or CSV."""
 
-Concurrent requests for several pictures, with the answers in order.
-
-Resuming `dermfed-diagnose --csv`: the rows of an interrupted run that need not be asked for again.
-"""
-
-import csv
-import io
 import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
@@ -24,6 +17,7 @@ from clients.api import (
     ConnectionFailed,
     DermFed,
     DermFedError,
+    Diagnosis,
     Forbidden,
     InvalidInput,
     InvalidParameter,
@@ -32,77 +26,35 @@ from clients.api import (
     UnexpectedAnswer,
 )
 from clients.data.output import progress
-from clients.diagnose_output import AsCsv, AsJson, AsLines, AsText, Lesion, Output, Result, read_lesions
+from clients.diagnose_output import AsCsv, AsJson, AsLines, AsText, Lesion, Output, read_lesions
 from registry.bundle.text import on_one_line
 
-Asked = TypeVar("Asked")
-Answer = TypeVar("Answer")
 
-
-@contextmanager
-def in_order(
-    ask: Callable[[Asked], Answer], items: Sequence[Asked], jobs: int
-) -> Iterator[Iterator[tuple[Asked, Callable[[], Answer]]]]:
-    """Yield each item, in order, with a function that waits for its answer, or raises what `ask` raised.
-
-    Args:
-        ask: called in one of `jobs` threads.
-        items: asked about in this order.
-        jobs: how many at once.
+def ask_in_order(
+    service: DermFed, lesions: Sequence[Lesion], parameters: Mapping[str, Any], jobs: int
+) -> Generator[tuple[Lesion, Diagnosis | DermFedError], None, None]:
+    """Each lesion, in order, with its diagnosis or the error in its place; `jobs` are asked about at once.
 
     One slow answer does not stop the others: as many again may be asked about before it is taken. With one
-    job, an item is asked about when the one before was taken. On leaving early, what was not yet begun is
+    job, a lesion is asked about when the one before was taken. Once this is closed, what was not yet begun is
     not asked about.
     """
-    with ThreadPoolExecutor(min(jobs, max(1, len(items)))) as threads:
+
+    def ask(lesion: Lesion) -> Diagnosis | DermFedError:
         try:
-            yield _taken(threads, ask, items, 2 * jobs - 1)
+            return service.diagnose(**{**parameters, **lesion.arguments})
+        except DermFedError as error:
+            return error
+
+    waiting: deque[Future[Diagnosis | DermFedError]] = deque()
+    with ThreadPoolExecutor(min(jobs, max(1, len(lesions)))) as threads:
+        try:
+            for place, lesion in enumerate(lesions):
+                for one in lesions[place + len(waiting) : place + 2 * jobs - 1]:
+                    waiting.append(threads.submit(ask, one))
+                yield lesion, waiting.popleft().result()
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
-
-
-def _taken(
-    threads: ThreadPoolExecutor, ask: Callable[[Asked], Answer], items: Sequence[Asked], ahead: int
-) -> Iterator[tuple[Asked, Callable[[], Answer]]]:
-    waiting: deque[tuple[Asked, Future[Answer]]] = deque()
-    for item in items:
-        waiting.append((item, threads.submit(ask, item)))
-        if len(waiting) == ahead:
-            first, answer = waiting.popleft()
-            yield first, answer.result
-    for item, answer in waiting:
-        yield item, answer.result
-
-
-def answered(path: Path, columns: Sequence[str]) -> tuple[Mapping[str, str], ...]:
-    """The rows of the file that hold a diagnosis; none where there is no file.
-
-    Rows with an error are left out, and so is a last row that breaks off: both are asked for again.
-
-    Raises:
-        InvalidInput: the file is none that this command has written.
-        OSError: it cannot be read.
-    """
-    try:
-        text = path.read_bytes().decode("utf-8")
-        rows = csv.DictReader(io.StringIO(text, newline=""))
-        found, names = list(rows), rows.fieldnames
-    except FileNotFoundError:
-        return ()
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path} is no CSV file ({error}); name another, or leave out --resume") from error
-    if "\n" not in text and ",".join(columns).startswith(text):  # it broke off in the first line
-        return ()
-    if tuple(names or ()) != tuple(columns):
-        raise InvalidInput(
-            f"{path} has other columns than dermfed-diagnose writes; name another file, or leave out --resume"
-        )
-    return tuple(row for row in found if _is_whole(row) and row["decision"] and not row["error"])
-
-
-def _is_whole(row: Mapping[str | None, object]) -> bool:
-    """Whether a row has a cell in every column, and none besides."""
-    return None not in row and None not in row.values()
 
 
 SHOWN = 3  # pictures that a message names
@@ -250,12 +202,11 @@ def diagnose(
         _stop("--json and --csv exclude each other; choose one")
     if resume and csv_file in (None, "-"):
         _stop("--resume goes on with a file; name it with --csv FILE")
-    facts = {"age": age, "sex": sex, "site": site}
-    of_one = {
-        name: value for name, value in {"dermoscopic": dermoscopic, **facts}.items() if value is not None
-    }
-    single = cases is None and pictures is not None and len(pictures) == 1 and pictures[0].is_file()
-    if of_one and not (single or (dermoscopic and not pictures and cases is None)):
+    given = {"age": age, "sex": sex, "site": site}
+    facts = {name: value for name, value in given.items() if value is not None}
+    of_one = [*(["dermoscopic"] if dermoscopic else []), *facts]
+    single = cases is None and (not pictures or (len(pictures) == 1 and pictures[0].is_file()))
+    if of_one and not (single and (pictures or dermoscopic)):
         _stop(f"--{', --'.join(of_one)} are of one lesion; give one picture of it, or --cases FILE for many")
     parameters = {
         "skin_tone": skin_tone,
@@ -265,12 +216,14 @@ def diagnose(
         "frame": frame,
     }
     try:
-        lesions = _lesions(pictures or [], kind, dermoscopic, facts if of_one else {}, cases)
-        single = single or (not pictures and cases is None)
+        lesions = _lesions(pictures or [], kind, dermoscopic, facts, cases)
         of_cases = cases is not None or bool(of_one) or kind is not None
         format_ = _output(csv_file, as_json, single, resume, of_cases=of_cases)
         with DermFed(url, api_key) as service, closing(format_) as output:
-            left = _left(lesions, output)
+            left = output.left(lesions)
+            if len(left) < len(lesions):
+                done = len(lesions) - len(left)
+                print(f"{done} of {len(lesions)} pictures were diagnosed before", file=sys.stderr)
             if left:
                 _wait_until_ready(service, wait)
             # Of a table each row has pictures and facts of its own: another one may well be answered.
@@ -295,7 +248,7 @@ def _lesions(
     pictures: Sequence[Path],
     kind: str | None,
     dermoscopic: Path | None,
-    facts: Mapping[str, str | None],
+    facts: Mapping[str, str],
     cases: Path | None,
 ) -> list[Lesion]:
     """What to ask about, in order.
@@ -319,15 +272,6 @@ def _lesions(
     return [Lesion(str(file), {field: file, "facts": facts}) for file in _files(pictures)]
 
 
-def _left(lesions: Sequence[Lesion], output: Output) -> Sequence[Lesion]:
-    """The lesions that the output holds no diagnosis of yet."""
-    left = output.without_done(lesions) if isinstance(output, AsCsv) else lesions
-    if len(left) < len(lesions):
-        done = len(lesions) - len(left)
-        print(f"{done} of {len(lesions)} pictures were diagnosed before", file=sys.stderr)
-    return left
-
-
 def _diagnose_all(
     service: DermFed,
     lesions: Sequence[Lesion],
@@ -340,20 +284,21 @@ def _diagnose_all(
     refused = 0
     with (
         _progress(len(lesions), output) as advance,
-        in_order(lambda one: service.diagnose(**{**parameters, **one.arguments}), lesions, jobs) as asked,
+        closing(ask_in_order(service, lesions, parameters, jobs)) as asked,
     ):
         for done, (lesion, answer) in enumerate(asked):
             name = on_one_line(lesion.name)
-            try:
-                output.add(Result(name, answer()))
-            except stopping as error:
-                after = f"; stopped after {done} of {len(lesions)} pictures" if len(lesions) > 1 else ""
-                again = "; --resume goes on from there" if after and isinstance(output, AsCsv) else ""
-                _stop(f"{name}: {_error_text(error)}{after}{again}")
-            except DermFedError as error:
+            if isinstance(answer, Diagnosis):
+                output.add(name, answer)
+            else:
+                text = f"{type(answer).__name__}: {on_one_line(str(answer))}"
+                if isinstance(answer, stopping):
+                    after = f"; stopped after {done} of {len(lesions)} pictures" if len(lesions) > 1 else ""
+                    again = "; --resume goes on from there" if after and isinstance(output, AsCsv) else ""
+                    _stop(f"{name}: {text}{after}{again}")
                 refused += 1
-                print(f"dermfed-diagnose: {name}: {_error_text(error)}", file=sys.stderr)
-                output.add(Result(name, error=_error_text(error)))
+                print(f"dermfed-diagnose: {name}: {text}", file=sys.stderr)
+                output.add(name, text)
             advance(1)
     if len(lesions) > 1:
         print(f"{len(lesions) - refused} of {len(lesions)} pictures diagnosed", file=sys.stderr)
@@ -416,16 +361,10 @@ def _raise(error: OSError) -> NoReturn:
 
 def _output(csv_file: str | None, as_json: bool, single: bool, resume: bool, *, of_cases: bool) -> Output:
     if csv_file is not None:
-        path = None if csv_file == "-" else Path(csv_file)
-        columns = AsCsv.COLUMNS + (AsCsv.OF_CASES if of_cases else ())
-        return AsCsv(path, answered(path, columns) if resume and path else (), columns)
+        return AsCsv(None if csv_file == "-" else Path(csv_file), resume=resume, of_cases=of_cases)
     if as_json:
         return AsJson(single)
     return AsText() if single else AsLines()
-
-
-def _error_text(error: DermFedError) -> str:
-    return f"{type(error).__name__}: {on_one_line(str(error))}"
 
 
 def _stop(why: str) -> NoReturn:

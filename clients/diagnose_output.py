@@ -5,6 +5,7 @@ What `dermfed-diagnose` asks about: pictures by themselves, or the lesions of a 
 
 import csv
 import errno
+import io
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -71,7 +72,7 @@ def read_lesions(path: Path) -> list[Lesion]:
 def _lesions(path: Path, rows: Sequence[Mapping[str | None, Any]]) -> Iterator[Lesion]:
     names: set[str] = set()
     for number, row in enumerate(rows, start=2):
-        if None in row or None in row.values():
+        if not _is_whole(row):
             raise InvalidInput(f"{path}, line {number}: more or fewer cells than columns; mend it")
         cells = {str(column): cell.strip() for column, cell in row.items() if cell.strip()}
         name = cells.pop(NAME, "")
@@ -119,15 +120,6 @@ _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 _BEFORE = ("\t", "\r", "\n")
 
 
-@dataclass(frozen=True)
-class Result:
-    """The outcome for one file: a diagnosis, or the error in its place."""
-
-    file: str
-    diagnosis: Diagnosis | None = None
-    error: str | None = None
-
-
 class Output:
     """A sink for results, which holds on to the standard output it was made with: a progress bar replaces it.
 
@@ -140,8 +132,12 @@ class Output:
     def __init__(self) -> None:
         self._out = sys.stdout
 
-    def add(self, result: Result) -> None:
-        """Take one result."""
+    def left(self, lesions: Sequence[Lesion]) -> Sequence[Lesion]:
+        """The lesions that are still to be asked about."""
+        return lesions
+
+    def add(self, file: str, answer: Diagnosis | str) -> None:
+        """Take the answer for one file: a diagnosis, or the text of the error in its place."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -155,33 +151,28 @@ class AsText(Output):
         super().__init__()
         self._console = Console(file=self._out, highlight=False)
 
-    def add(self, result: Result) -> None:
+    def add(self, file: str, answer: Diagnosis | str) -> None:
         """Print the diagnosis; an error was printed before."""
-        if result.diagnosis is None:
+        if isinstance(answer, str):
             return
-        diagnosis = result.diagnosis
-        triaged = list(_triage(diagnosis))
-        no_answer = bool(triaged) and diagnosis.decision == "refer"
-        meaning = "No diagnosis is sure enough to be reported" if no_answer else DECISIONS[diagnosis.decision]
-        decided = f"{diagnosis.decision.upper()}. {meaning}."
-        for line in (
-            f"{result.file}: {(triaged or [decided])[0]}",
-            *triaged[1:],
-            *([decided] if triaged else []),
-        ):
+        triaged = list(_triage(answer))
+        no_answer = bool(triaged) and answer.decision == "refer"
+        meaning = "No diagnosis is sure enough to be reported" if no_answer else DECISIONS[answer.decision]
+        first, *others = [*triaged, f"{answer.decision.upper()}. {meaning}."]
+        for line in (f"{file}: {first}", *others):
             self._line(on_one_line(line))
         self._line("")
         table = Table("code", "finding", "malignancy", box=None, pad_edge=False)
         table.add_column("probability", justify="right")
-        for finding in diagnosis.findings:
+        for finding in answer.findings:
             texts = (finding.code, finding.name, finding.malignancy, _number(finding.probability))
             table.add_row(*(Text(on_one_line(text)) for text in texts))
-        if diagnosis.findings:
+        if answer.findings:
             print_table(table, self._console)
             self._line("")
-        for line in _facts(diagnosis):
+        for line in _facts(answer):
             self._line(on_one_line(line))
-        self._line(f"\n{on_one_line(diagnosis.disclaimer)}")
+        self._line(f"\n{on_one_line(answer.disclaimer)}")
 
     def _line(self, text: str) -> None:
         self._console.print(Text(text), soft_wrap=True)
@@ -190,20 +181,19 @@ class AsText(Output):
 class AsLines(Output):
     """One line of text per picture."""
 
-    def add(self, result: Result) -> None:
+    def add(self, file: str, answer: Diagnosis | str) -> None:
         """Print the line; an error was printed before."""
-        if result.diagnosis is None:
+        if isinstance(answer, str):
             return
-        top, risk = result.diagnosis.top, result.diagnosis.malignancy
-        triage = result.diagnosis.triage
-        parts: list[str] = [*([triage] if triage else []), result.diagnosis.decision]
-        if top is not None:
-            parts.append(f"{top.code} {_number(top.probability)}")
-        parts += [
+        top, risk = answer.top, answer.malignancy
+        parts = [
+            *([answer.triage] if answer.triage else []),
+            answer.decision,
+            *([f"{top.code} {_number(top.probability)}"] if top is not None else []),
             f"malignancy {_number(risk.probability)}{' (suspicious)' if risk.above else ''}",
-            f"set {', '.join(result.diagnosis.prediction_set.codes)}",
+            f"set {', '.join(answer.prediction_set.codes)}",
         ]
-        typer.echo(f"{result.file}: {on_one_line('; '.join(parts))}", file=self._out)
+        typer.echo(f"{file}: {on_one_line('; '.join(parts))}", file=self._out)
 
 
 class AsJson(Output):
@@ -216,19 +206,20 @@ class AsJson(Output):
         self._single = single
         self._answers: list[dict[str, Any]] = []
 
-    def add(self, result: Result) -> None:
+    def add(self, file: str, answer: Diagnosis | str) -> None:
         """Keep the answer until all are there."""
-        fields = (
-            {} if result.diagnosis is None else result.diagnosis.model_dump(mode="json", exclude_unset=True)
-        )
-        self._answers.append({"file": result.file, "error": result.error, **fields})
+        said: dict[str, Any] = {"file": file, "error": None}
+        if isinstance(answer, str):
+            said["error"] = answer
+        else:
+            said |= answer.model_dump(mode="json", exclude_unset=True)
+        self._answers.append(said)
 
     def close(self) -> None:
         """Print all answers."""
-        if not self._single:
-            typer.echo(json.dumps(self._answers, indent=2), file=self._out)
-        elif self._answers:
-            typer.echo(json.dumps(self._answers[0], indent=2), file=self._out)
+        if self._answers or not self._single:
+            shown = self._answers[0] if self._single else self._answers
+            typer.echo(json.dumps(shown, indent=2), file=self._out)
 
 
 class AsCsv(Output):
@@ -240,38 +231,37 @@ class AsCsv(Output):
     )
     OF_CASES = ("pattern", "promised", "would_help")
 
-    def __init__(
-        self,
-        path: Path | None,
-        kept: Sequence[Mapping[str, str]] = (),
-        columns: Sequence[str] = COLUMNS,
-    ) -> None:
+    def __init__(self, path: Path | None, *, resume: bool = False, of_cases: bool = False) -> None:
         """Write to `path`, which the first row makes or replaces, or to the standard output.
 
         Args:
             path: None for the standard output.
-            kept: rows of a run before, which the file begins with.
-            columns: what it has.
+            resume: whether the file begins with the diagnoses that it holds already.
+            of_cases: whether what is told of cases is in it, too.
+
+        Raises:
+            InvalidInput: the file to go on with is none that this command has written.
+            OSError: it cannot be read, or not be written.
         """
+        self._columns = self.COLUMNS + (self.OF_CASES if of_cases else ())
+        self._kept = _diagnosed(path, self._columns) if resume and path else []
         if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
             raise OSError(errno.ENOENT, "name a file in a folder that exists")
         super().__init__()
         self.scrolls = path is None
-        self._kept = kept
-        self._columns = columns
         self._path = path
         self._begun = False
 
-    def without_done(self, lesions: Sequence[Lesion]) -> list[Lesion]:
+    def left(self, lesions: Sequence[Lesion]) -> Sequence[Lesion]:
         """The lesions that no row of an earlier run is about."""
         done = {row["file"] for row in self._kept}
         return [one for one in lesions if escape_formula(on_one_line(one.name)) not in done]
 
-    def add(self, result: Result) -> None:
+    def add(self, file: str, answer: Diagnosis | str) -> None:
         """Write one row."""
         if not self._begun:
             self._begin()
-        row = {"file": result.file, "error": result.error, **_cells(result.diagnosis)}
+        row = {"file": file, **({"error": answer} if isinstance(answer, str) else _cells(answer))}
         self._write(
             [escape_formula(cell) if isinstance(cell, str) else cell for cell in map(row.get, self._columns)]
         )
@@ -301,9 +291,34 @@ class AsCsv(Output):
         self._out.flush()
 
 
-def _cells(diagnosis: Diagnosis | None) -> dict[str, object]:
-    if diagnosis is None:
-        return {}
+def _diagnosed(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
+    """The rows of an earlier run that hold a diagnosis; none where there is no file.
+
+    Rows with an error are left out, and so is a last row that breaks off: both are asked for again.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8")
+        rows = csv.DictReader(io.StringIO(text, newline=""))
+        found, names = list(rows), rows.fieldnames
+    except FileNotFoundError:
+        return []
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path} is no CSV file ({error}); name another, or leave out --resume") from error
+    if "\n" not in text and ",".join(columns).startswith(text):  # it broke off in the first line
+        return []
+    if tuple(names or ()) != tuple(columns):
+        raise InvalidInput(
+            f"{path} has other columns than dermfed-diagnose writes; name another file, or leave out --resume"
+        )
+    return [row for row in found if _is_whole(row) and row["decision"]]
+
+
+def _is_whole(row: Mapping[str | None, Any]) -> bool:
+    """Whether a row has a cell in every column, and none besides."""
+    return None not in row and None not in row.values()
+
+
+def _cells(diagnosis: Diagnosis) -> dict[str, object]:
     top, inputs = diagnosis.top, diagnosis.inputs
     return {
         "pattern": inputs and inputs.pattern,

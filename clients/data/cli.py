@@ -36,7 +36,6 @@ from clients.data.inspect.check import (
 )
 from clients.data.inspect.describe import describe_manifest, tabulate
 from clients.data.inspect.near_duplicates import link as link_manifest
-from clients.data.inspect.near_duplicates import same_pictures
 from clients.data.inspect.quality import quality_of, quality_page
 from clients.data.inspect.tones import check_tones, measure_tones, tone_table
 from clients.data.manifests.csv_file import joined, read_manifest, write_manifest
@@ -70,6 +69,11 @@ ManifestPaths = Annotated[
     list[Path], typer.Argument(metavar="MANIFEST...", help="One manifest, or all of one job.")
 ]
 ManifestPath = Annotated[Path, typer.Argument(metavar="MANIFEST", help="A manifest, e.g. manifest.csv.")]
+OutFile = Annotated[Path, typer.Option("--out", metavar="FILE", help="The manifest to write.")]
+AdapterOptions = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="KEY=VALUE", help="An option of the adapter; VALUE may be JSON."),
+]
 OutFolder = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")]
 
 
@@ -152,11 +156,8 @@ def dermfed_data(
 def import_(
     adapter: Annotated[str, typer.Argument(metavar="ADAPTER", help="Who reads the folder.")],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the pictures and tables are.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The manifest to write.")],
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--option", metavar="KEY=VALUE", help="An option of the adapter; VALUE may be JSON."),
-    ] = None,
+    out: OutFile,
+    option: AdapterOptions = None,
     present_only: Annotated[
         bool, typer.Option("--present-only", help="Leave out lines whose picture is not on disk.")
     ] = False,
@@ -189,8 +190,7 @@ def import_(
     unusable = by_cause(one for place, one in absent.items() if place not in missing)
     manifest = manifest.keep([row for place, row in enumerate(manifest.rows) if place not in missing])
     write_manifest(manifest, out.absolute())
-    for note in manifest.notes:
-        _say(note)
+    _say(*manifest.notes)
     for causes, what in (
         (left_out, "lines are left out, for their pictures are not on disk:"),
         (unusable, "pictures cannot be used (--present-only leaves out missing ones):"),
@@ -262,8 +262,7 @@ def check(
         case=CasesConfig().input if cases else None,
         near_duplicates=near_duplicates and can_fingerprint(),
     )
-    for note in report.notes:
-        _say(note)
+    _say(*report.notes)
     if report.unlisted.count:
         _say(f"note: beside those of {_listed(manifests)}, {report.unlisted}")
     lines = [*_problem_lines(report), f"{_listed(manifests)}: {report.pictures} pictures, {report.summary}"]
@@ -299,8 +298,7 @@ def link(
     if len({manifest.name for manifest in manifests}) < len(manifests):
         raise ClientDataError("two manifests have one name, under which both would be written; rename one")
     read = joined(each)
-    digests, broken, fingerprints, _ = read_all(read, fingerprints=True)
-    same = same_pictures(digests, fingerprints)
+    same, broken, _ = read_all(read, near_duplicates=True)
     linked = link_manifest(read, same)
     rows = iter(linked.rows)
     for manifest, one in zip(manifests, each, strict=True):
@@ -347,7 +345,7 @@ def withdraw(
             "--splits", metavar="JOB.yaml", help="The job, or a built-in one, whose splits are to stay."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The manifest to write.")],
+    out: OutFile,
     client: Annotated[
         str | None, typer.Option("--client", metavar="NAME", help="Your name in a job with several sources.")
     ] = None,
@@ -361,11 +359,14 @@ def withdraw(
     too. Files stay where they are: delete them, and the cache of decoded pictures.
     """
     _refuse_overwriting(out, force)
-    found = withdraw_patients(manifest.absolute(), patients, splits, out.absolute(), client=client)
-    for note in found.manifest.notes:
-        _say(note)
-    written = f"{out}: {len(found.left.rows)} pictures"
-    _answer({"manifest": str(out), **found.data()}, "\n".join([*found.lines(), written]), as_json)
+    found, notes = withdraw_patients(manifest.absolute(), patients, splits, out.absolute(), client=client)
+    _say(*notes)
+    lines = [
+        f"{found.withdrawn} pictures are taken out, {found.withdrawn_used} of which the job uses",
+        *([f"{found.pinned} pictures get a split, so that it stays"] if found.pinned else []),
+        f"no other picture of the job has moved\n{out}: {found.pictures} pictures",
+    ]
+    _answer({"manifest": str(out), **asdict(found)}, "\n".join(lines), as_json)
 
 
 @_command(
@@ -390,8 +391,7 @@ def report(
     """
     _refuse_overwriting(out, force)
     quality = quality_of(*(manifest.absolute() for manifest in manifests))
-    for note in quality.notes:
-        _say(note)
+    _say(*quality.notes)
     with write_atomically(out.absolute()) as temporary:
         page = quality_page(quality, names=names)
         temporary.write_text(page, encoding="utf-8", errors="backslashreplace")
@@ -500,7 +500,7 @@ def synth(
 ) -> None:
     """Make up pictures of skin lesions on six skin types, with a manifest: for demonstrations and tests."""
     if out.is_dir() and any(out.iterdir()):
-        _refuse(f"{out} is not empty; name another folder, or empty it")
+        _stop(f"{out} is not empty; name another folder, or empty it", REFUSED)
     ids = prefix_of(seed) if prefix is None else prefix
     write_synthetic(out.absolute(), pictures=pictures, size=size, seed=seed, prefix=ids)
     manifest = out / MANIFEST
@@ -522,10 +522,7 @@ def tones(
     ] = None,
     min_count: Annotated[int, typer.Option(min=1, help="A tone of fewer pictures has no range.")] = 10,
     replicates: Annotated[int, typer.Option(min=0, help="Bootstrap replicates, for intervals.")] = 200,
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--option", metavar="KEY=VALUE", help="An option of the adapter; VALUE may be JSON."),
-    ] = None,
+    option: AdapterOptions = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare declared skin tones with how light the skin looks; list pictures that contradict their tone.
@@ -542,16 +539,13 @@ def tones(
     if by is not None:
         for manifest in manifests:
             manifest.require(by)
-    measurements = [measure_tones(manifest) for manifest in manifests]
-    seen = [picture for measured in measurements for picture in measured.pictures]
-    broken = [line for measured in measurements for line in measured.broken]
-    undeclared = sum(measured.undeclared for measured in measurements)
-    checks = check_tones(seen, by=by, min_count=min_count, replicates=replicates)
+    measured = measure_tones(*manifests)
+    checks = check_tones(measured.pictures, by=by, min_count=min_count, replicates=replicates)
     if as_json:
         answer = {
             "caution": CAUTION,
-            "undeclared": undeclared,
-            "broken": broken,
+            "undeclared": measured.undeclared,
+            "broken": measured.broken,
             "checks": [
                 {
                     **asdict(check),
@@ -572,10 +566,10 @@ def tones(
             typer.echo(f"{image}: declared {found.tone}, angle {found.angle:.0f}, looks like {others}")
         answered = sum(line.pictures - line.silent for line in check.agreement.tones)
         typer.echo(f"{len(check.contradictions)} of {answered} pictures contradict their declared tone\n")
-    if broken:
-        typer.echo(f"{len(broken)} pictures cannot be used:\n{listing(broken)}")
-    if undeclared or not checks:
-        typer.echo(f"{undeclared} pictures have no declared tone; they were not looked at")
+    if measured.broken:
+        typer.echo(f"{len(measured.broken)} pictures cannot be used:\n{listing(measured.broken)}")
+    if measured.undeclared or not checks:
+        typer.echo(f"{measured.undeclared} pictures have no declared tone; they were not looked at")
     typer.echo(CAUTION)
 
 
@@ -600,15 +594,15 @@ def _problem_lines(report: CheckReport) -> Iterator[str]:
         yield listing(lines)
 
 
-def _say(line: str) -> None:
-    print(printable(line), file=sys.stderr)
+def _say(*lines: str) -> None:
+    for line in lines:
+        print(printable(line), file=sys.stderr)
 
 
 def _read(path: Path) -> Manifest:
     """Read a manifest, and tell what reading it took for granted."""
     manifest = read_manifest(path.absolute())
-    for note in manifest.notes:
-        _say(note)
+    _say(*manifest.notes)
     return manifest
 
 
@@ -618,8 +612,7 @@ def _manifests(words: list[str], options: dict[str, Any]) -> list[Manifest]:
         if len(words) != 2:
             raise ClientDataError(f"adapter {words[0]} needs one folder; write: {words[0]} FOLDER")
         made = make_adapter(words[0], options).manifest(Path(words[1]).absolute())
-        for note in made.notes:
-            _say(note)
+        _say(*made.notes)
         return [made]
     if options:
         raise ClientDataError("--option is for adapters, and a manifest takes none; leave it out")
@@ -628,11 +621,7 @@ def _manifests(words: list[str], options: dict[str, Any]) -> list[Manifest]:
 
 def _refuse_overwriting(path: Path, force: bool) -> None:
     if path.exists() and not force:
-        _refuse(f"{path} is there already; add --force to replace it, or name another file")
-
-
-def _refuse(why: str) -> None:
-    _stop(why, REFUSED)
+        _stop(f"{path} is there already; add --force to replace it, or name another file", REFUSED)
 
 
 def _stop(why: str, code: int) -> None:
@@ -640,19 +629,13 @@ def _stop(why: str, code: int) -> None:
     raise typer.Exit(code)
 
 
-def _pair(text: str, option: str) -> tuple[str, str]:
-    """A `KEY=VALUE` pair as it was given to an option."""
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise ClientDataError(f"{option} {text!r} has no value; write it as KEY=VALUE")
-    return key, value
-
-
 def _options(pairs: list[str]) -> dict[str, Any]:
     """Parse `KEY=VALUE` pairs; a value that is JSON is read as such, any other is text."""
     options: dict[str, Any] = {}
     for pair in pairs:
-        key, value = _pair(pair, "--option")
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise ClientDataError(f"--option {pair!r} has no value; write it as KEY=VALUE")
         try:
             options[key] = json.loads(value)
         except json.JSONDecodeError:

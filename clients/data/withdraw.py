@@ -5,7 +5,7 @@ could be what it is judged by next. So the earlier splits are pinned, and what t
 that is left is held against what it made of the one before, picture by picture.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -105,37 +105,19 @@ Drawn = Mapping[str, DrawnPicture]
 
 @dataclass(frozen=True)
 class Withdrawn:
-    """A manifest without the patients who withdrew.
+    """What became of a manifest's rows when patients withdrew.
 
     Attributes:
-        manifest: as it was, and
-        left: as it is written.
-        gone: how many rows are of those who withdrew.
-        used: how many of these the job uses.
+        pictures: how many rows are left.
+        withdrawn: how many are of those who withdrew.
+        withdrawn_used: how many of these the job uses.
         pinned: how many rows got a split.
     """
 
-    manifest: Manifest
-    left: Manifest
-    gone: int
-    used: int
+    pictures: int
+    withdrawn: int
+    withdrawn_used: int
     pinned: int
-
-    def data(self) -> dict[str, Any]:
-        """The same for programs."""
-        return {
-            "pictures": len(self.left.rows),
-            "withdrawn": self.gone,
-            "withdrawn_used": self.used,
-            "pinned": self.pinned,
-        }
-
-    def lines(self) -> Iterator[str]:
-        """The same for people."""
-        yield f"{self.gone} pictures are taken out, {self.used} of which the job uses"
-        if self.pinned:
-            yield f"{self.pinned} pictures get a split, so that it stays"
-        yield "no other picture of the job has moved"
 
 
 def withdraw(
@@ -145,8 +127,8 @@ def withdraw(
     out: Path,
     *,
     client: str | None = None,
-) -> Withdrawn:
-    """Write the manifest that is left when patients withdraw.
+) -> tuple[Withdrawn, tuple[str, ...]]:
+    """Write the manifest that is left when patients withdraw; the notes are those of reading it.
 
     Args:
         manifest: of the hospital, as the job's last run had it.
@@ -196,13 +178,13 @@ def withdraw(
         checked.replace(out)
     finally:
         checked.unlink(missing_ok=True)
-    return Withdrawn(
-        before,
-        left,
-        gone=len(gone),
-        used=sum(before.rows[place].image in at_first for place in gone),
-        pinned=sum(old.split != new.split for old, new in zip(kept, left.rows, strict=True)),
+    found = Withdrawn(
+        len(left.rows),
+        len(gone),
+        sum(before.rows[place].image in at_first for place in gone),
+        sum(old.split != new.split for old, new in zip(kept, left.rows, strict=True)),
     )
+    return found, before.notes
 
 
 def rows_of(manifest: Manifest, patients: Sequence[str]) -> frozenset[int]:

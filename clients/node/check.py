@@ -5,11 +5,12 @@ import http.client
 import os
 import shutil
 import socket
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import psutil
 from cryptography import x509
@@ -17,12 +18,12 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-from clients.federation.errors import KitError, PolicyFileError
+from clients.federation.errors import FederationError, KitError, PolicyFileError
 from clients.federation.kit import Kit
 from clients.node.guards import verdicts_on
 from clients.node.identity import known_path, read_known
 from clients.node.own_data import OwnData, listed, read_own
-from clients.node.policy import POLICY, hours_in_words, limits_in_words, read_policy
+from clients.node.policy import POLICY, Policy, hours_in_words, limits_in_words, read_policy
 from registry.bundle.counts.score_bins import smallest_cell
 from training.algorithms.client import FolderReleases
 from training.data.dataset import SPLITS
@@ -41,23 +42,8 @@ NO_PROXY = ("no_grpc_proxy", "no_proxy")
 USUAL_PORT = 80
 
 
-@dataclass(frozen=True)
-class Proxy:
-    """An HTTP proxy.
-
-    Attributes:
-        host: its name or address.
-        port: where it listens.
-        headers: sent to it: credentials, where the address has them.
-    """
-
-    host: str
-    port: int
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-
-def proxy_for(host: str, environment: Mapping[str, str] = os.environ) -> Proxy | None:
-    """The proxy through which gRPC reaches a host; None where it asks none.
+def proxy_for(host: str, environment: Mapping[str, str] = os.environ) -> SplitResult | None:
+    """The address of the proxy through which gRPC reaches a host; None where it asks none.
 
     gRPC takes the first of `grpc_proxy`, `https_proxy` and `http_proxy` that is set, and none for hosts that
     end with a part of `no_grpc_proxy` or else `no_proxy`, all in small letters; it asks the proxy to CONNECT
@@ -72,14 +58,10 @@ def proxy_for(host: str, environment: Mapping[str, str] = os.environ) -> Proxy |
     without = next((environment[name] for name in NO_PROXY if environment.get(name)), "")
     if any(host.endswith(end.strip()) for end in without.split(",") if end.strip()):
         return None
-    parts = urlsplit(environment[name])
-    if parts.scheme != "http" or not parts.hostname:
+    proxy = urlsplit(environment[name])
+    if proxy.scheme != "http" or not proxy.hostname:
         raise ValueError(f"{name} is no http://host:port; gRPC knows no other proxies")
-    headers = {}
-    if parts.username is not None:
-        who = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        headers["Proxy-Authorization"] = f"Basic {base64.b64encode(who.encode()).decode()}"
-    return Proxy(parts.hostname, parts.port or USUAL_PORT, headers)
+    return proxy
 
 
 def reach(host: str, port: int, seconds: float) -> str:
@@ -93,15 +75,19 @@ def reach(host: str, port: int, seconds: float) -> str:
     if proxy is None:
         socket.create_connection((host, port), timeout=seconds).close()
         return ""
-    tunnel = http.client.HTTPConnection(proxy.host, proxy.port, timeout=seconds)
-    tunnel.set_tunnel(host, port, dict(proxy.headers))
+    place, headers = (proxy.hostname or "", proxy.port or USUAL_PORT), {}
+    if proxy.username is not None:
+        who = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+        headers["Proxy-Authorization"] = f"Basic {base64.b64encode(who.encode()).decode()}"
+    tunnel = http.client.HTTPConnection(*place, timeout=seconds)
+    tunnel.set_tunnel(host, port, headers)
     try:
         tunnel.connect()
     except http.client.HTTPException as error:
-        raise OSError(f"the proxy {proxy.host}:{proxy.port} does not speak HTTP") from error
+        raise OSError("the proxy {}:{} does not speak HTTP".format(*place)) from error
     finally:
         tunnel.close()
-    return f" through the proxy {proxy.host}:{proxy.port}"
+    return " through the proxy {}:{}".format(*place)
 
 
 DISK = 2_000_000_000  # bytes that decoded pictures, states and logs should find free
@@ -125,7 +111,15 @@ class CheckResult:
     text: str
 
 
-def check_node(kit: Kit, job: Job | None, data: Path | None, cache: Path) -> list[CheckResult]:
+def judge(about: str, check: Callable[..., str], *of: Any) -> CheckResult:
+    """The result of a check that returns what it found, and raises what is not as it must be."""
+    try:
+        return CheckResult(about, True, check(*of))
+    except TrainingError as error:
+        return CheckResult(about, False, str(error))
+
+
+def check_node(kit: Kit, job: Job | None, data: Path | None, cache: Path) -> Iterator[CheckResult]:
     """Run all checks.
 
     Args:
@@ -134,99 +128,87 @@ def check_node(kit: Kit, job: Job | None, data: Path | None, cache: Path) -> lis
         data: the manifest.
         cache: where decoded pictures are kept.
     """
-    found = [
-        check_versions(),
-        check_certificate(kit),
-        check_clock(kit),
-        check_disk(kit.path),
-        check_connection(kit),
-    ]
+    yield judge("versions", check_versions)
+    yield judge("certificate", check_certificate, kit)
+    yield judge("clock", check_clock, kit)
+    yield judge("disk", check_disk, kit.path)
+    if kit.facts.role == "server":
+        yield judge("port", check_port, kit.federation.coordinator.port)
+    else:
+        yield judge("connection", check_connection, kit)
     if kit.facts.role == "hospital":
-        found.append(check_identity(kit))
+        yield judge("identity", check_identity, kit)
+    policy, unread = None, ""
+    try:
+        policy = read_policy(kit.path / POLICY)
+    except PolicyFileError as error:
+        unread = f"{error}\nuntil it is mended this node does nothing"
     if data is not None and job is not None:
-        found += check_data(kit, job, data, cache)
-    found += check_policy(kit, job)
+        yield from check_data(
+            kit, job, data, cache, census_apart=bool(policy and policy.privacy.census_apart)
+        )
+    if kit.facts.role == "hospital":
+        yield from check_policy(kit, job, policy) if policy else [CheckResult("policy", False, unread)]
     if job is not None:
-        found.append(describe_job(kit, job))
-        found += [
-            CheckResult(f"who sees {seen.topic}", True, seen.line)
-            for seen in disclosures(over_network(job), kit.federation.names)
-        ]
-    return found
+        yield CheckResult("job", True, describe_job(kit, job))
+        for seen in disclosures(over_network(job), kit.federation.names):
+            yield CheckResult(f"who sees {seen.topic}", True, seen.line)
 
 
-def check_versions() -> CheckResult:
+def check_versions() -> str:
     """The installed versions, which the coordinator compares."""
     versions = installed()
     missing = [name for name in ("dermfed", "torch", "nvflare") if name not in versions]
     text = ", ".join(f"{name} {number}" for name, number in versions.items())
     if missing:
-        return CheckResult(
-            "versions", False, f"{', '.join(missing)} missing; pip install 'dermfed[node]'. {text}"
-        )
-    return CheckResult("versions", True, text)
+        raise FederationError(f"{', '.join(missing)} missing; pip install 'dermfed[node]'. {text}")
+    return text
 
 
-def check_certificate(kit: Kit) -> CheckResult:
+def check_certificate(kit: Kit) -> str:
     """Whether the certificate is this node's, signed by the federation's authority, and valid for a while."""
+    kit.require_key()
     try:
-        kit.require_key()
         own = x509.load_pem_x509_certificate(kit.certificate.read_bytes())
         root = x509.load_pem_x509_certificate((kit.path / "startup" / "rootCA.pem").read_bytes())
         own.verify_directly_issued_by(root)
         key = serialization.load_pem_private_key(kit.key.read_bytes(), password=None)
-    except KitError as error:
-        return CheckResult("certificate", False, f"{error}")
     except (OSError, ValueError, TypeError) as error:
-        return CheckResult("certificate", False, f"{error}; ask for a new kit")
-    except InvalidSignature:
-        return CheckResult(
-            "certificate", False, "not signed by the federation's authority; ask for a new kit"
-        )
+        raise KitError(f"{error}; ask for a new kit") from error
+    except InvalidSignature as error:
+        raise KitError("not signed by the federation's authority; ask for a new kit") from error
     if key.public_key() != own.public_key():
-        return CheckResult(
-            "certificate", False, f"{kit.key} is not the key that {kit.certificate} was made for"
-        )
-    days = (
-        min(own, root, key=lambda each: each.not_valid_after_utc).not_valid_after_utc - datetime.now(UTC)
-    ).days
-    if own.not_valid_before_utc > datetime.now(UTC) or days < 0:
-        return CheckResult(
-            "certificate",
-            False,
+        raise KitError(f"{kit.key} is not the key that {kit.certificate} was made for")
+    now = datetime.now(UTC)
+    days = (min(own.not_valid_after_utc, root.not_valid_after_utc) - now).days
+    if own.not_valid_before_utc > now or days < 0:
+        raise KitError(
             f"not valid now, only {own.not_valid_before_utc:%Y-%m-%d} to {own.not_valid_after_utc:%Y-%m-%d}; "
-            "set the clock, or ask for a renewal",
+            "set the clock, or ask for a renewal"
         )
     soon = " - ask for a renewal" if days < SOON else ""
-    return CheckResult("certificate", True, f"{own.subject.rfc4514_string()}, {days} days left{soon}")
+    return f"{own.subject.rfc4514_string()}, {days} days left{soon}"
 
 
-def check_identity(kit: Kit) -> CheckResult:
+def check_identity(kit: Kit) -> str:
     """The key by which others know this hospital in sums under masks, and the keys by which it knows them."""
     try:
         key = x509.load_pem_x509_certificate(kit.certificate.read_bytes()).public_key()
         known = read_known(known_path(kit))
-    except (OSError, ValueError, TrainingError) as error:
-        return CheckResult("identity", False, f"{error}")
+    except (OSError, ValueError) as error:
+        raise KitError(str(error)) from error
     if not isinstance(key, RSAPublicKey):
-        return CheckResult("identity", False, f"{kit.certificate} holds no RSA key; ask for a new kit")
+        raise KitError(f"{kit.certificate} holds no RSA key; ask for a new kit")
     others = [name for name in kit.federation.names if name != kit.facts.name]
     told = [f"{name} is known by {known[name]}" for name in others if name in known]
     new = [name for name in others if name not in known]
     told += [f"no sum yet with {', '.join(new)}"] if new else []
-    return CheckResult("identity", True, "; ".join([f"signs sums with the key {fingerprint(key)}", *told]))
+    return "; ".join([f"signs sums with the key {fingerprint(key)}", *told])
 
 
-def check_policy(kit: Kit, job: Job | None) -> Iterator[CheckResult]:
+def check_policy(kit: Kit, job: Job | None, policy: Policy) -> Iterator[CheckResult]:
     """What the hospital's own policy is, and what each of its rules says of a job."""
-    if kit.facts.role != "hospital":
-        return
     path = kit.path / POLICY
-    try:
-        policy = read_policy(path)
-    except PolicyFileError as error:
-        yield CheckResult("policy", False, f"{error}\nuntil it is mended this node does nothing")
-        return
     shown = {"privacy", *policy.model_dump(exclude_defaults=True)}
     own = f"{path}: " if path.exists() else f"no file, so these values hold; {path} may say otherwise: "
     yield CheckResult("policy", True, f"{own}{policy.model_dump_json(include=shown)}")
@@ -241,99 +223,88 @@ def check_policy(kit: Kit, job: Job | None) -> Iterator[CheckResult]:
             yield CheckResult(f"policy {each.rule}", each.allowed, each.text)
 
 
-def describe_job(kit: Kit, job: Job) -> CheckResult:
+def describe_job(kit: Kit, job: Job) -> str:
     """Which job it is, and whether what leaves is masked or plain."""
     privacy = decide_masks(over_network(job), kit.federation.names).privacy
     ways = {True: "as sums under masks", False: "PLAIN, of this hospital by itself"}
     weights, counts = privacy.secure_aggregation is not None, privacy.masked_counts is not None
-    return CheckResult(
-        "job",
-        True,
-        f"{job.name}, {job.digest}: weights leave {ways[weights]}; counts of answers leave {ways[counts]}",
-    )
+    return f"{job.name}, {job.digest}: weights leave {ways[weights]}; counts of answers leave {ways[counts]}"
 
 
-def check_clock(kit: Kit) -> CheckResult:
+def check_clock(kit: Kit) -> str:
     """Whether this clock is not before the kit was made."""
     made = datetime.fromtimestamp((kit.path / "kit.json").stat().st_mtime, UTC)
     now = datetime.now(UTC)
     if now < made:
-        return CheckResult("clock", False, f"{now:%Y-%m-%d %H:%M} UTC is before the kit was made; set it")
-    return CheckResult("clock", True, f"{now:%Y-%m-%d %H:%M} UTC")
+        raise FederationError(f"{now:%Y-%m-%d %H:%M} UTC is before the kit was made; set it")
+    return f"{now:%Y-%m-%d %H:%M} UTC"
 
 
-def check_disk(path: Path) -> CheckResult:
+def check_disk(path: Path) -> str:
     """Whether there is enough disk space."""
     free = shutil.disk_usage(path).free
     text = f"{free / 1e9:.1f} GB free at {path}"
     if free < DISK:
-        return CheckResult("disk", False, f"{text}; {DISK / 1e9:.0f} GB are wanted")
-    return CheckResult("disk", True, text)
+        raise FederationError(f"{text}; {DISK / 1e9:.0f} GB are wanted")
+    return text
 
 
-def check_connection(kit: Kit) -> CheckResult:
-    """Whether the coordinator's port can be reached from here; at the coordinator, whether it is free."""
+def check_port(port: int) -> str:
+    """Whether the coordinator's port is free here."""
+    try:
+        socket.create_server(("", port)).close()
+    except OSError as error:
+        raise FederationError(f"{port}: {error}; stop what uses it") from error
+    return f"{port} is free"
+
+
+def check_connection(kit: Kit) -> str:
+    """Whether the coordinator's port can be reached from here."""
     address = kit.federation.coordinator
     place = f"{address.host}:{address.port}"
     try:
-        if kit.facts.role == "server":
-            with socket.create_server(("", address.port)):
-                return CheckResult("port", True, f"{address.port} is free")
-        return CheckResult("connection", True, f"{place} answers{reach(address.host, address.port, SECONDS)}")
+        return f"{place} answers{reach(address.host, address.port, SECONDS)}"
     except (OSError, ValueError) as error:
-        if kit.facts.role == "server":
-            return CheckResult("port", False, f"{address.port}: {error}; stop what uses it")
-        return CheckResult(
-            "connection",
-            False,
+        raise FederationError(
             f"{place}: {error}; allow outgoing connections to it, and ask whether it runs. Is there a proxy "
-            "in between, set grpc_proxy=http://host:port",
-        )
+            "in between, set grpc_proxy=http://host:port"
+        ) from error
 
 
-def check_data(kit: Kit, job: Job, data: Path, cache: Path) -> Iterator[CheckResult]:
+def check_data(kit: Kit, job: Job, data: Path, cache: Path, *, census_apart: bool) -> Iterator[CheckResult]:
     """Whether the pictures can be used as the job asks, and what will be sent of what is learned."""
     try:
         own = read_own(job, kit.facts.name, data, cache)
     except TrainingError as error:
-        yield CheckResult("data", False, f"{error}")
+        yield CheckResult("data", False, str(error))
         return
-    yield CheckResult("data", True, describe_data(own))
+    examples = {split: own.dataset.examples(own.dataset.clients[0], split) for split in SPLITS}
+    counts = ", ".join(f"{len(found)} {split}" for split, found in examples.items())
+    labels = ", ".join(label.code for label in own.properties.labels)
+    groups = ", ".join(own.properties.subgroups) or "none"
+    text = f"{own.pictures} pictures ({counts}); classes {labels}; subgroups {groups}"
+    yield CheckResult("data", True, text)
     for line in own.not_used:
         yield CheckResult("not used", True, line)
-    yield from check_census(kit, job, own)
+    if census_apart:
+        yield judge("census", check_census, kit, job, own)
     try:
         yield from check_model(job, own)
     except JobError as error:
-        yield CheckResult("model", False, f"{error}")
+        yield CheckResult("model", False, str(error))
 
 
-def check_census(kit: Kit, job: Job, own: OwnData) -> Iterator[CheckResult]:
+def check_census(kit: Kit, job: Job, own: OwnData) -> str:
     """Whether the number of pictures may be sent to a new run, where the policy compares with earlier runs.
 
     Classes and subgroups are this node's alone; the run's may be more, which changes no set of pictures.
     """
+    account = CensusAccount(FolderReleases(kit.releases), kit.facts.name)
     try:
-        if not read_policy(kit.path / POLICY).privacy.census_apart:
-            return
-        account = CensusAccount(FolderReleases(kit.releases), kit.facts.name)
         account.refuse_near(listed(own), job.privacy.min_count)
-    except PolicyFileError:
-        return  # told by `check_policy`
     except TrainingError as error:
-        yield CheckResult("census", False, f"a new run is refused: {error}")
-        return
-    yield CheckResult("census", True, "far enough from what earlier runs were told of numbers of pictures")
-
-
-def describe_data(own: OwnData) -> str:
-    """The pictures in numbers, for their owner."""
-    counts = ", ".join(
-        f"{len(own.dataset.examples(own.dataset.clients[0], split))} {split}" for split in SPLITS
-    )
-    labels = ", ".join(label.code for label in own.properties.labels)
-    groups = ", ".join(own.properties.subgroups) or "none"
-    return f"{own.pictures} pictures ({counts}); classes {labels}; subgroups {groups}"
+        raise FederationError(f"a new run is refused: {error}") from error
+    return "far enough from what earlier runs were told of numbers of pictures"
 
 
 def check_model(job: Job, own: OwnData) -> Iterator[CheckResult]:

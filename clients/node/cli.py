@@ -180,7 +180,7 @@ def check(
 
     opened = open_kit(kit, "server", "hospital")
     with private_files():  # the cache of decoded pictures is made here, too
-        found = check_node(opened, read_job(job) if job else None, data, cache_folder())
+        found = [*check_node(opened, read_job(job) if job else None, data, cache_folder())]
     if data is not None and job is None:
         problems = check_manifest(data.absolute()).problems
         listed = "; ".join(f"{each.kind}: {each.text}" for each in problems[:5])

@@ -337,6 +337,7 @@ def test_a_wrong_key_sends_no_more_than_what_was_under_way(command, server, tmp_
         write(tmp_path / "in" / f"{number:03}.jpg")
     assert command("in", "--csv", "-", "--jobs", 2).exit_code == 2
     assert len(server.asked) <= 6
+    assert command("in", "--json").stdout == "[]\n"
 
 
 # Going on

@@ -8,7 +8,6 @@ import os
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.case_groups import case_problems
+from clients.data.cell_values import UnreadCells
 from clients.data.inspect.near_duplicates import (
     SamePictures,
     contradictions,
@@ -28,7 +28,7 @@ from clients.data.manifests.csv_file import scan_manifests
 from clients.data.manifests.manifest import Manifest, Row, components, linkage_keys
 from clients.data.output import progress
 from clients.data.partition.rules import name_of, straddling
-from clients.data.pictures.files import ZIP_MARK, PictureReader, UnreadablePictureError, locate
+from clients.data.pictures.files import ZIP_MARK, PictureReader, UnreadablePictureError, in_threads, locate
 from clients.data.pictures.names import (
     FolderFiles,
     UnusablePicture,
@@ -267,7 +267,6 @@ class CheckReport:
 
 def check_manifest(
     *paths: Path,
-    threads: int | None = None,
     case: CaseInput | None = None,
     near_duplicates: bool | None = None,
 ) -> CheckReport:
@@ -275,7 +274,6 @@ def check_manifest(
 
     Args:
         paths: the manifests of one job; near-duplicates are sought across them, too.
-        threads: how many pictures are decoded at once; by default one per processor, at most eight.
         case: what its lesions have, where they are to be cases.
         near_duplicates: whether to look for them; by default where the library that this needs is installed.
 
@@ -287,26 +285,25 @@ def check_manifest(
     scan = scan_manifests(paths)
     rows = scan.manifest.rows
     component_ids = components([linkage_keys(row) for row in rows])
-    digests, broken, fingerprints, burned_in = read_all(scan.manifest, threads, fingerprints=seek)
-    same = same_pictures(digests, fingerprints)
+    same, broken, burned_in = read_all(scan.manifest, near_duplicates=seek)
+    contradicting, unread = case_problems(rows, case) if case is not None else ([], UnreadCells())
     problems = [ManifestProblem("value", text) for text in scan.problems]
     for picture, cause in zip(broken, find_causes(broken), strict=True):
         detail = f" ({cause.detail})" if cause.detail and cause.detail not in picture.reason else ""
         text = f"{picture.shown}: {picture.reason}{detail}"
         problems.append(ManifestProblem("picture", text, cause.common))
-    problems += [ManifestProblem("burned-in", image) for image in burned_in]
-    problems += [ManifestProblem("straddling", text) for text in straddling(rows, component_ids)]
-    problems += [ManifestProblem("duplicate", text) for text in _duplicates(rows, component_ids, same)]
-    problems += [ManifestProblem("near-duplicate", text) for text in unlinked(rows, component_ids, same.near)]
-    problems += [ManifestProblem("contradiction", text) for text in contradictions(rows, same)]
-    problems += [ManifestProblem("lesion", text) for text in lesions_of_two_patients(rows)]
-    codes: dict[str, dict[str, str]] = {}
-    if case is not None:
-        contradicting, unread = case_problems(rows, case)
-        problems += [ManifestProblem("case", text) for text in [*unread.lines, *contradicting]]
-        codes = unread.codes
+    found = {
+        "burned-in": burned_in,
+        "straddling": straddling(rows, component_ids),
+        "duplicate": _duplicates(rows, component_ids, same),
+        "near-duplicate": unlinked(rows, component_ids, same.near),
+        "contradiction": contradictions(rows, same),
+        "lesion": lesions_of_two_patients(rows),
+        "case": [*unread.lines, *contradicting],
+    }
+    problems += [ManifestProblem(kind, text) for kind, texts in found.items() for text in texts]
     unlisted, notes = unlisted_beside(scan.manifest), (*scan.manifest.notes, *unknown_diagnoses(rows))
-    return CheckReport(len(rows), tuple(problems), notes, unlisted, seek, codes)
+    return CheckReport(len(rows), tuple(problems), notes, unlisted, seek, unread.codes)
 
 
 def unknown_diagnoses(rows: Sequence[Row]) -> Iterator[str]:
@@ -322,16 +319,14 @@ def unknown_diagnoses(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def read_all(
-    manifest: Manifest, threads: int | None = None, *, fingerprints: bool = False
-) -> tuple[list[str], list[UnusablePicture], dict[int, Fingerprints], list[str]]:
+    manifest: Manifest, *, near_duplicates: bool
+) -> tuple[SamePictures, list[UnusablePicture], list[str]]:
     """Read and decode every picture.
 
     Returns:
-        SHA-256 of each picture's bytes, empty where there are none; the pictures that cannot be used; where
-        they are asked for the fingerprints of those that can be decoded, by row; and the pictures of which
-        the DICOM file says that texts are burned in.
+        Which rows show the same picture, near-duplicates only where they are asked for; the pictures that
+        cannot be used; and those of which the DICOM file says that texts are burned in.
     """
-    threads = threads or min(8, os.cpu_count() or 1)
     with PictureReader() as reader:
 
         def read(row: Row) -> tuple[str, UnusablePicture | None, Fingerprints | None, bool]:
@@ -340,27 +335,17 @@ def read_all(
                 content = reader.read(file)
                 digest = hashlib.sha256(content).hexdigest()
                 opened = open_picture(content)
-                pixels = decode_opened(opened, _LARGER if fingerprints else _RULE)
+                pixels = decode_opened(opened, _LARGER if near_duplicates else _RULE)
             except (UnreadablePictureError, PictureError) as error:
                 return digest, UnusablePicture(row.image, file, str(error)), None, False
-            made = fingerprint(pixels) if fingerprints else None
+            made = fingerprint(pixels) if near_duplicates else None
             return digest, None, made, opened.info.get("burned_in", False)
 
-        digests: list[str] = []
-        wrong: list[UnusablePicture] = []
-        made: dict[int, Fingerprints] = {}
-        burned_in: list[str] = []
-        with (
-            progress("checking pictures", len(manifest.rows)) as advance,
-            ThreadPoolExecutor(threads) as pool,
-        ):
-            for number, (digest, problem, one, texts) in enumerate(pool.map(read, manifest.rows)):
-                digests.append(digest)
-                wrong += [problem] if problem is not None else []
-                made |= {number: one} if one is not None else {}
-                burned_in += [manifest.rows[number].image] if texts else []
-                advance(1)
-    return digests, wrong, made, burned_in
+        found = list(in_threads("checking pictures", read, manifest.rows))
+    prints = {row: made for row, (_, _, made, _) in enumerate(found) if made is not None}
+    same = same_pictures([digest for digest, *_ in found], prints)
+    broken = [problem for _, problem, _, _ in found if problem is not None]
+    return same, broken, [row.image for row, (*_, texts) in zip(manifest.rows, found, strict=True) if texts]
 
 
 def _duplicates(rows: Sequence[Row], component_ids: NDArray[np.int64], same: SamePictures) -> list[str]:

@@ -3,16 +3,14 @@
 Measuring the skin's typology angle in each picture of a manifest whose tone is declared.
 """
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.table import Table
 
 from clients.data.manifests.manifest import Manifest, Row, number_lesions
-from clients.data.output import progress
-from clients.data.pictures.files import PictureReader, UnreadablePictureError, locate
+from clients.data.pictures.files import PictureReader, UnreadablePictureError, in_threads, locate
 from personalization.calibration.tone_ranges import Agreement, Estimate, agreement, count_angles, learn_ranges
 from registry.bundle.errors import PictureError
 from registry.bundle.pictures.rule import PictureRule, decode_picture
@@ -37,7 +35,7 @@ class MeasuredTone:
 
 @dataclass(frozen=True)
 class MeasuredTones:
-    """The measured pictures of a manifest.
+    """The measured pictures of manifests.
 
     Attributes:
         pictures: those with a declared tone that could be decoded.
@@ -50,28 +48,25 @@ class MeasuredTones:
     broken: tuple[str, ...]
 
 
-def measure_tones(manifest: Manifest) -> MeasuredTones:
+def measure_tones(*manifests: Manifest) -> MeasuredTones:
     """Decode every picture whose tone is declared and measure the angle of its skin."""
-    declared = [row for row in manifest.rows if row.skin_tone]
-    seen, broken = list[MeasuredTone](), list[str]()
+    declared = [(row, one.folder) for one in manifests for row in one.rows if row.skin_tone]
     with PictureReader() as reader:
 
-        def measure(row: Row) -> MeasuredTone | str:
+        def measure(picture: tuple[Row, Path]) -> MeasuredTone | str:
+            row, folder = picture
             try:
-                pixels = decode_picture(reader.read(locate(row.image, manifest.folder)), RULE)
+                pixels = decode_picture(reader.read(locate(row.image, folder)), RULE)
             except (UnreadablePictureError, PictureError) as error:
                 return f"{row.image}: {error}"
             return MeasuredTone(row, skin_tone_angle(pixels))
 
-        threads = min(8, os.cpu_count() or 1)
-        with progress("looking at skin", len(declared)) as advance, ThreadPoolExecutor(threads) as pool:
-            for answer in pool.map(measure, declared):
-                if isinstance(answer, MeasuredTone):
-                    seen.append(answer)
-                else:
-                    broken.append(answer)
-                advance(1)
-    return MeasuredTones(tuple(seen), len(manifest.rows) - len(declared), tuple(broken))
+        found = list(in_threads("looking at skin", measure, declared))
+    return MeasuredTones(
+        tuple(one for one in found if isinstance(one, MeasuredTone)),
+        sum(len(one.rows) for one in manifests) - len(declared),
+        tuple(one for one in found if isinstance(one, str)),
+    )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ only what has a Windows drive or a share in front is looked for by its name, whe
 
 import csv
 import os
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -124,37 +123,20 @@ class _Places:
 
     def _resolved(self, path: str) -> str | None:
         """The folder of `path` as it is spelt on disk; None where there is none, or several."""
+        shown = PurePosixPath()
         try:
-            return self._folder_of(path)
-        except OSError:  # too long for a name
+            for part in PurePosixPath(path).parent.parts:
+                if not (self._folder / shown / part).is_dir():
+                    with os.scandir(self._folder / shown) as entries:
+                        folders = [entry.name for entry in entries if entry.is_dir()]
+                    alike = [name for name in folders if fold(name) == fold(part)]
+                    if len(alike) != 1:
+                        return None
+                    part = alike[0]
+                shown /= part
+        except OSError:  # a folder that is closed, or too long for a name
             return None
-
-    def _folder_of(self, path: str) -> str | None:
-        shown = PurePosixPath("/" if path.startswith("/") else ".")
-        for part in PurePosixPath(path).parent.parts:
-            if part == "/":
-                continue
-            if not (self._folder / shown / part).is_dir():
-                alike = self._alike(shown, part)
-                if len(alike) != 1:
-                    return None
-                part = alike[0]
-            shown /= part
         return str(shown)
-
-    def _alike(self, shown: PurePosixPath, part: str) -> list[str]:
-        """The folders in one that are spelt like `part` but for case and Unicode form."""
-        try:
-            with os.scandir(self._folder / shown) as entries:
-                return [
-                    entry.name for entry in entries if entry.is_dir() and _plain(entry.name) == _plain(part)
-                ]
-        except OSError:
-            return []
-
-
-def _plain(name: str) -> str:
-    return " ".join(unicodedata.normalize("NFC", name).split()).casefold()
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,14 @@ import os
 import threading
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os.path import relpath
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import platformdirs
@@ -57,6 +57,20 @@ SUFFIXES = READ_SUFFIXES | {
     *(".dng", ".cr2", ".cr3", ".nef", ".arw", ".orf", ".rw2", ".raf"),
 }
 """Of all that people take for pictures."""
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+
+def in_threads(what: str, make: Callable[[Item], Made], items: Sequence[Item]) -> Iterator[Made]:
+    """What `make` returns for each item, in order, from a thread per processor and at most eight.
+
+    Progress is shown under the name `what`.
+    """
+    with progress(what, len(items)) as advance, ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        for made in pool.map(make, items):
+            yield made
+            advance(1)
 
 
 SUFFIX = ".npz"

@@ -70,12 +70,10 @@ class PictureNames:
             places: as manifests write them, relative to one folder; members of zip files behind `::`.
             aliases: of some places, the name under which it is also known.
         """
-        self._places = tuple(dict.fromkeys(places))
-        self._names = {place: (aliases or {}).get(place, place) for place in self._places}
+        self._names = {place: (aliases or {}).get(place, place) for place in places}
         self._by_stem: dict[str, list[str]] = defaultdict(list)
-        for place in self._places:
-            self._by_stem[_stem_key(_parts(self._names[place])[-1])].append(place)
-        self._known = frozenset(self._places)
+        for place, name in self._names.items():
+            self._by_stem[_stem_key(_parts(name)[-1])].append(place)
 
     def find(self, name: str, *, anywhere: bool = True) -> NameMatch:
         """The file that `name` means.
@@ -84,39 +82,28 @@ class PictureNames:
             name: as a table has it.
             anywhere: whether the file may lie in another folder than the name says.
         """
-        if name in self._known:
+        if name in self._names:
             return NameMatch(name)
-        path = slashed(name)
-        wanted = _parts(path)
+        wanted = _parts(slashed(name))
         if not wanted or is_url(name):
             return NameMatch()
-        suffixed = bool(_suffix(wanted[-1]))
-        fitting = [
-            place
-            for place in self._by_stem.get(_stem_key(wanted[-1]), ())
-            if not suffixed or _may_be_swapped(wanted[-1], _parts(self._names[place])[-1])
-        ]
-        agreeing = {place: _agreeing(wanted, _parts(self._names[place])) for place in fitting}
-        whole = len(wanted)
-        if not anywhere and not is_foreign(name):
-            agreeing = {
-                place: count
-                for place, count in agreeing.items()
-                if count == whole == len(_parts(self._names[place]))
-            }
-        if not agreeing:
-            return NameMatch()
-        longest = max(agreeing.values())
+        agreeing: dict[str, int] = {}  # by file that fits, in how many parts
+        for place in self._by_stem.get(_stem_key(wanted[-1]), ()):
+            parts = _parts(self._names[place])
+            count = _agreeing(wanted, parts)
+            there = anywhere or is_foreign(name) or count == len(wanted) == len(parts)
+            if there and (not _suffix(wanted[-1]) or _may_be_swapped(wanted[-1], parts[-1])):
+                agreeing[place] = count
+        longest = max(agreeing.values(), default=0)
         best = [place for place, count in agreeing.items() if count == longest]
-        if len({_folder(place) for place in best}) == 1:
-            tightest = max(_tightness(wanted[-1], _parts(self._names[place])[-1]) for place in best)
-            best = [
-                place for place in best if _tightness(wanted[-1], _parts(self._names[place])[-1]) == tightest
-            ]
-        if len(best) > 1:
+        if len({_parts(place)[:-1] for place in best}) == 1:
+            alike = [_tightness(wanted[-1], _parts(self._names[place])[-1]) for place in best]
+            best = [place for place, tightness in zip(best, alike, strict=True) if tightness == max(alike)]
+        if len(best) != 1:
             return NameMatch(several=tuple(best))
-        how = _difference(name, self._names[best[0]], longest)
-        if self._names[best[0]] != best[0]:
+        meant = self._names[best[0]]
+        how = _difference(name, meant, longest)
+        if meant != best[0]:
             how.append("another encoding of the names in the zip file")
         return NameMatch(best[0], " and ".join(how), elsewhere=longest < len(wanted))
 
@@ -126,9 +113,8 @@ class PictureNames:
         if not wanted:
             return ()
         key = _stem_key(wanted[-1])
-        other_suffix = self._by_stem.get(key, ())
-        if other_suffix or not key.isdecimal():
-            return tuple(other_suffix)
+        if key in self._by_stem or not key.isdecimal():
+            return tuple(self._by_stem.get(key, ()))
         return tuple(
             place
             for stem, places in self._by_stem.items()
@@ -161,10 +147,6 @@ def without_zeros(name: str, place: str) -> bool:
 def _parts(name: str) -> tuple[str, ...]:
     """Folders and file of a name; a zip file counts as a folder."""
     return tuple(part for part in name.replace(ZIP_MARK, "/").split("/") if part)
-
-
-def _folder(place: str) -> tuple[str, ...]:
-    return _parts(place)[:-1]
 
 
 def _composed(text: str) -> str:
@@ -200,40 +182,33 @@ def _agreeing(wanted: Sequence[str], place: Sequence[str]) -> int:
 
 
 def _tightness(name: str, other: str) -> int:
-    """How alike names are: 4 the same, 3 but for Unicode and blanks, 2 but for case, 1 but for the suffix."""
-    if name == other:
-        return 4
+    """How alike names are: 3 the same, 2 but for Unicode and blanks, 1 but for case, 0 but for the suffix."""
     one, two = _composed(name), _composed(other)
-    if one == two:
-        return 3
-    return 2 if one.casefold() == two.casefold() else 1
+    return (name == other) + (one == two) + (one.casefold() == two.casefold())
 
 
 def _difference(name: str, place: str, agreeing: int) -> list[str]:
     """In what a name differs from that of the file it means, in words."""
-    wanted, found = _parts(slashed(name)), _parts(place)
-    one, other = "/".join(wanted[-agreeing:]), "/".join(found[-agreeing:])
-    said = []
-    if is_foreign(name):
-        said.append("a Windows drive or share in front")
-    elif agreeing < len(wanted):
-        said.append("another folder")
-    if "\\" in name and not is_foreign(name):
-        said.append("backslashes")
-    if name.strip().startswith((".\\", "./")):
-        said.append("`./` in front")
-    if unicodedata.is_normalized("NFC", one) != unicodedata.is_normalized("NFC", other):
-        said.append("another Unicode form (NFC or NFD)")
-    if [letter for letter in one if letter.isspace()] != [letter for letter in other if letter.isspace()]:
-        said.append("other blanks")
+    wanted, foreign = _parts(slashed(name)), is_foreign(name)
+    one, other = ("/".join(parts[-agreeing:]) for parts in (wanted, _parts(place)))
     suffix, kept = _suffix(one), _suffix(other)
-    bare, of_file = (_composed(text)[: len(_composed(text)) - len(_suffix(text))] for text in (one, other))
+    bare, of_file = (_composed(text).removesuffix(_suffix(text)) for text in (one, other))
     swapped = bool(suffix) and suffix.lower() != kept.lower()
-    if bare != of_file or (suffix and suffix != kept and not swapped):
-        said.append("other case")
-    if swapped:
-        said.append(f"{suffix} for {kept}")
-    return said
+    forms, blanks = (
+        [unicodedata.is_normalized("NFC", text) for text in (one, other)],
+        [[letter for letter in text if letter.isspace()] for text in (one, other)],
+    )
+    ways = {
+        "a Windows drive or share in front": foreign,
+        "another folder": agreeing < len(wanted) and not foreign,
+        "backslashes": "\\" in name and not foreign,
+        "`./` in front": name.strip().startswith((".\\", "./")),
+        "another Unicode form (NFC or NFD)": forms[0] != forms[1],
+        "other blanks": blanks[0] != blanks[1],
+        "other case": bare != of_file or (suffix and suffix != kept and not swapped),
+        f"{suffix} for {kept}": swapped,
+    }
+    return [said for said, differs in ways.items() if differs]
 
 
 _UTF8 = 0x800  # a member's flag: its name is in UTF-8

@@ -90,10 +90,11 @@ def test_the_contradicting_row_is_found_and_told(mislabelled):
 def test_missing_tones_stay_missing(mislabelled):
     manifest = read_manifest(mislabelled)
     (mislabelled.parent / "bare.png").unlink()  # nobody opens it
+    (mislabelled.parent / "0.png").write_text("no picture")
     before = mislabelled.read_bytes()
     seen = measure_tones(manifest)
     assert seen.undeclared == 1
-    assert not seen.broken
+    assert [text.partition(":")[0] for text in seen.broken] == ["0.png"]
     assert "bare.png" not in {picture.row.image for picture in seen.pictures}
     run("tones", mislabelled)
     assert mislabelled.read_bytes() == before

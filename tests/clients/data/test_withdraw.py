@@ -74,8 +74,8 @@ def test_the_pictures_go_and_no_other_moves_which_it_would_without(write_picture
     before = made_of(asked, manifest)
     ended = withdraw(manifest, "--patient", "P3", "--splits", asked, "--out", out, "--json")
     assert ended.exit_code == 0, ended.output
-    told = json.loads(ended.stdout)
-    assert (told["withdrawn"], told["withdrawn_used"]) == (3, 3)
+    told = {"manifest": str(out), "pictures": 68, "withdrawn": 3, "withdrawn_used": 3, "pinned": 68}
+    assert json.loads(ended.stdout) == told
     left = read_manifest(out)
     theirs = {"3-a.png", "3-b.png", "3-c.png"}  # the last is linked by its lesion
     assert {Path(row.image).name for row in left.rows} == before.keys() - theirs
@@ -89,7 +89,11 @@ def test_the_pictures_go_and_no_other_moves_which_it_would_without(write_picture
     assert any(moved[name].split != picture.split for name, picture in after.items())
     # Again, from what was written: that stays, too.
     second = tmp_path / "second.csv"
-    assert withdraw(out, "--patient", "P8", "--splits", asked, "--out", second).exit_code == 0
+    assert withdraw(out, "--patient", "P8", "--splits", asked, "--out", second).stdout.splitlines() == [
+        "1 pictures are taken out, 1 of which the job uses",
+        "no other picture of the job has moved",
+        f"{second}: 67 pictures",
+    ]
     assert made_of(asked, second) == {n: p for n, p in after.items() if not n.startswith("8-")}
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from clients.data.inspect.check import check_manifest
 from clients.data.manifests.csv_file import read_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest, Row
+from tests.dicom_files import dicom_file, noise
 from training.data.settings import CasesConfig
 
 
@@ -22,7 +23,7 @@ def test_all_kinds_of_problems_are_found_at_once(write_pictures):
     (path.parent / "e.png").write_text("no picture")
     manifest = read_manifest_rows(path)
     write_manifest(Manifest.of([*manifest, Row("missing.jpg")], path.parent), path)
-    report = check_manifest(path, threads=2)
+    report = check_manifest(path)
     assert report.pictures == 7
     found = [(problem.kind, problem.text) for problem in report.problems]
     assert [kind for kind, _ in found] == ["value", "picture", "picture", "straddling", "duplicate"]
@@ -58,3 +59,15 @@ def test_cases_are_checked_where_they_are_asked_for(write_pictures):
     assert problem.text.startswith("site 'left ankle'")
     assert problem.text.endswith("1 picture (b.png)")
     assert report.codes == {"site": {"left ankle": ""}}
+
+
+def test_pictures_with_burned_in_texts_are_named_and_may_stay(tmp_path):
+    names = ("a.dcm", "b.dcm")
+    for name, said in zip(names, ("YES", "NO"), strict=True):
+        (tmp_path / name).write_bytes(dicom_file(noise(16, 16, 3), BurnedInAnnotation=said))
+    write_manifest(
+        Manifest.of([Row(name, lesion_id="1") for name in names], tmp_path), tmp_path / "manifest.csv"
+    )
+    report = check_manifest(tmp_path / "manifest.csv")
+    assert [(problem.kind, problem.text) for problem in report.problems] == [("burned-in", "a.dcm")]
+    assert report.stopping == 0

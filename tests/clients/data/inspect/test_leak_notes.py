@@ -1,5 +1,5 @@
 from clients.data.inspect import near_duplicates as module
-from clients.data.inspect.near_duplicates import LeakingPairs, leak_notes, shared_owners, told
+from clients.data.inspect.near_duplicates import leak_notes, shared_owners
 from clients.data.prepare import prepare
 from clients.data.synthetic import write_synthetic
 from training.data.settings import DataConfig
@@ -9,15 +9,6 @@ def prepared(folder, size):
     write_synthetic(folder, pictures=30, size=64, seed=1)
     config = DataConfig(manifest="manifest.csv", label_map="malignancy", image_size=size)
     return prepare(config, seed=1, folder=folder, cache=folder / "cache")
-
-
-def test_pairs_across_splits_and_clients_are_told_with_where_they_are():
-    splits, clients = told(LeakingPairs(100, 9, {("train", "test"): 3, ("train", "validation"): 2}, 4))
-    assert splits.startswith(
-        "5 pairs of near-duplicates are in two splits (3 of train and test, 2 of train and"
-    )
-    assert "dermfed-data link" in splits
-    assert clients.startswith("4 pairs of near-duplicates are at two clients")
 
 
 def test_patients_at_two_clients_are_counted(tmp_path):
@@ -37,10 +28,6 @@ def test_patients_at_two_clients_are_counted(tmp_path):
     data = prepare(config, seed=1, folder=tmp_path, cache=tmp_path / "cache")
     assert shared
     assert shared_owners(data)[0].startswith(f"{len(shared)} patients are at two clients or more")
-
-
-def test_pairs_within_one_split_leak_nothing():
-    assert told(LeakingPairs(100, 9, {}, 0)) == []
 
 
 def test_what_was_not_sought_is_said(tmp_path, monkeypatch):

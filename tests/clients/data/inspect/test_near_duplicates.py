@@ -8,8 +8,7 @@ from typer.testing import CliRunner
 from clients.data.cli import app
 from clients.data.inspect.check import check_manifest, read_all
 from clients.data.inspect.near_duplicates import (
-    LeakingPairs,
-    leaking_pairs,
+    leak_notes,
     lesions_of_two_patients,
     link,
     same_pictures,
@@ -120,8 +119,7 @@ def test_a_lesion_at_two_patients_is_named_with_both():
 
 def linked(path: Path) -> Manifest:
     manifest = read_manifest(path)
-    digests, _, prints, _ = read_all(manifest, fingerprints=True)
-    return link(manifest, same_pictures(digests, prints))
+    return link(manifest, read_all(manifest, near_duplicates=True)[0])
 
 
 def test_groups_that_are_there_stay_and_become_one(write_lesions):
@@ -165,18 +163,17 @@ def test_linked_pictures_go_to_one_client_and_one_split(write_lesions, tmp_path)
     assert any(parted(read_manifest(path)))
     assert not any(parted(manifest))
 
-    def leaks(name: str) -> LeakingPairs:
+    def leaks(name: str) -> list[str]:
         config = DataConfig.model_validate(
             {"manifest": name, "image_size": 64, "clients": {"by": "iid", "count": 2}}
         )
         data = prepare(config, seed=3, folder=tmp_path, cache=tmp_path / "cache")
-        return leaking_pairs(data)
+        return leak_notes(data)
 
-    before, after = leaks("manifest.csv"), leaks("linked.csv")
-    assert (before.pictures, before.pairs) == (after.pictures, after.pairs) == (18, 6)
-    assert sum(before.across_splits.values()) > 0
-    assert before.across_clients > 0
-    assert (after.across_splits, after.across_clients) == ({}, 0)
+    splits, clients = leaks("manifest.csv")
+    assert "in two splits" in splits
+    assert "at two clients" in clients
+    assert leaks("linked.csv") == []
 
 
 def test_pairs_are_counted_by_splits_and_clients(write_lesions, tmp_path):
@@ -194,8 +191,12 @@ def test_pairs_are_counted_by_splits_and_clients(write_lesions, tmp_path):
         {"manifest": "manifest.csv", "image_size": 64, "clients": {"by": "column", "column": "clinic"}}
     )
     data = prepare(config, seed=0, folder=tmp_path, cache=tmp_path / "cache")
-    across = {("train", "test"): 2, ("validation", "calibration"): 1}
-    assert leaking_pairs(data) == LeakingPairs(9, 4, across, 1)
+    splits, clients = leak_notes(data)
+    assert splits.startswith(
+        "3 pairs of near-duplicates are in two splits (2 of train and test, 1 of validation and calibration)"
+    )
+    assert "dermfed-data link" in splits
+    assert clients.startswith("1 pairs of near-duplicates are at two clients")
 
 
 def test_broken_and_empty_rows_are_left_out():
@@ -218,7 +219,8 @@ def test_cases_count_each_picture_once(write_lesions, tmp_path):
     config = DataConfig.model_validate({"manifest": "manifest.csv", "image_size": 64, "unit": "lesion"})
     data = prepare(config, seed=0, folder=tmp_path, cache=tmp_path / "cache")
     assert np.ndim(data.table.rows) == 1
-    assert leaking_pairs(data) == LeakingPairs(4, 1, {("train", "test"): 1}, 0)
+    (splits,) = leak_notes(data)
+    assert splits.startswith("1 pairs of near-duplicates are in two splits (1 of train and test), ")
 
 
 def test_pictures_are_compared_and_linked_across_manifests(tmp_path):

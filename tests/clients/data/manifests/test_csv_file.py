@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.data.errors import ManifestError
-from clients.data.manifests.csv_file import read_manifest, write_manifest
+from clients.data.manifests.csv_file import match_images, read_manifest, write_manifest
 from clients.data.manifests.manifest import Manifest, Row
 from registry.bundle.text import printable
 
@@ -139,3 +139,12 @@ def test_a_line_that_is_there_twice_counts_once(tmp_path):
         ManifestError, match=r"'a.jpg' is on line 2 already, with age '40' there and '41' here"
     ):
         read_manifest(path)
+
+
+def test_a_folder_that_is_spelt_in_another_way_is_looked_into_where_it_is_the_only_one(tmp_path):
+    for folder in ("one/Images", "two/Images", "two/IMAGES"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "a.jpg").touch()
+    asked = ["one/images/a.jpg", f"{tmp_path}/one/images/a.jpg", "two/images/a.jpg"]
+    found = ["one/Images/a.jpg", f"{tmp_path}/one/Images/a.jpg", "two/images/a.jpg"]
+    assert match_images(asked, tmp_path)[0] == found

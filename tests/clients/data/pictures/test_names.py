@@ -10,6 +10,7 @@ from clients.data.pictures.names import NameMatch, PictureNames
         ("a.jpg", ("a.JPG", "a.png"), "a.JPG"),
         ("p1/a.jpg", ("x/p1/a.jpg", "x/p2/a.jpg"), "x/p1/a.jpg"),
         ("a 1.jpg", ("a\u202f1.jpg",), "a\u202f1.jpg"),
+        ("x/a 1.jpg", ("p/a\u202f1.jpg", "p/a 1.jpg"), "p/a 1.jpg"),
         ("1.2.840.1", ("1.2.840.1", "1.2.840.2"), "1.2.840.1"),
     ],
 )
@@ -60,3 +61,15 @@ def test_of_several_that_fit_alike_none_is_taken(name, files):
 )
 def test_a_manifest_does_not_look_into_other_folders(name, place):
     assert PictureNames(["images/a.jpg"]).find(name, anywhere=False).place == place
+
+
+@pytest.mark.parametrize(
+    ("files", "like"),
+    [
+        (("12.tif", "0012.jpg"), ("12.tif",)),
+        (("0012.jpg", "13.jpg", "x12.jpg"), ("0012.jpg",)),
+        (("13.jpg",), ()),
+    ],
+)
+def test_of_a_file_that_is_not_there_similar_ones_are_named(files, like):
+    assert PictureNames(files).like("12.jpg") == like
