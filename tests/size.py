@@ -23,17 +23,17 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 60_920,
-    "modules": 463,
-    "folders": 64,
-    "imports, in thousandths of code": 112,
-    "words of the dialect in docstrings": 16,
-    "lines of tests": 85_498,
-    "lines of benchmarks": 5_913,
+    "lines of code": 58_342,
+    "modules": 426,
+    "folders": 63,
+    "imports, in thousandths of code": 109,
+    "words of the dialect in docstrings": 15,
+    "lines of tests": 84_971,
+    "lines of benchmarks": 5_912,
     "recipes": 45,
     "decision records": 18,
     "words of docs": 62_988,
-    "words of the dialect in docs": 8,
+    "words of the dialect in docs": 5,
 }
 
 
