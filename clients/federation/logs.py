@@ -48,10 +48,11 @@ class NodeLog:
         self.close = self._file.close
 
     def write(self, line: str) -> None:
-        """Write one line."""
+        """Write one line; it is said, too, as long as there is a console."""
         self._file.handle(logging.makeLogRecord({"msg": line}))
         if MARK in line:
-            self._say(line)
+            with suppress(OSError, ValueError):  # else nothing would read what the processes print
+                self._say(line)
 
     def note(self, text: str) -> None:
         """Write a marked line of our own."""

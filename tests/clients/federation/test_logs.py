@@ -70,6 +70,30 @@ def test_what_processes_print_is_logged_whole_marked_lines_are_said_and_a_full_l
     assert kept == [f"then{MARK}old", *printed, "FLARE says much", *heard[-2:]]
 
 
+@pytest.mark.parametrize(
+    "error", [BrokenPipeError("nobody reads"), ValueError("I/O operation on closed file")]
+)
+def test_a_console_that_is_gone_ends_neither_the_log_nor_what_is_printed(tmp_path, error):
+    """A process whose output is read no more would end, or wait for ever, when it prints next."""
+
+    def gone(line):
+        raise error
+
+    log = NodeLog(tmp_path / "node.log", gone)
+    reads, writes = os.pipe()
+    thread = log.follow(os.fdopen(reads, "rb"))
+    with os.fdopen(writes, "wb") as output:
+        for number in range(3):
+            output.write(f"{number}{MARK}said\n".encode())
+            output.flush()
+    thread.join(10)
+    assert not thread.is_alive()
+    log.note("our own")
+    log.close()
+    lines = (tmp_path / "node.log").read_text().splitlines()
+    assert [line.partition(MARK)[2] for line in lines] == ["said"] * 3 + ["our own"]
+
+
 def test_a_line_an_event_is_said_and_marked_and_all_the_rest_is_in_flares_own_log(capsys, tmp_path):
     settings = log_settings()
     settings["formatters"]["base"] = {"format": "%(message)s"}  # FLARE's own wants FLARE
