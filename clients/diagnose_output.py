@@ -1,6 +1,7 @@
-"""Output formats of `dermfed-diagnose`: text for a person, JSON, or CSV for a spreadsheet.
+"""What `dermfed-diagnose` asks about, and the formats of its answers.
 
-What `dermfed-diagnose` asks about: pictures by themselves, or the lesions of a table, with facts.
+It asks about pictures by themselves, or the lesions of a table with facts; it answers in text for a person,
+JSON, or CSV for a spreadsheet.
 """
 
 import csv

@@ -1,10 +1,8 @@
 """What a node answers to the coordinator, one request at a time, and what it refuses.
 
-It knows no network: text and bytes come in, text and bytes go out.
-
-The node's half of chunked transfer: long requests arrive, and long answers leave, in chunks.
-
-See `training.engines.flare.calls` for the coordinator's half.
+It knows no network: text and bytes come in, text and bytes go out. `ChunkReceiver` is the node's half of
+chunked transfer: long requests arrive, and long answers leave, in chunks (the coordinator's half is
+`training.engines.flare.calls`).
 """
 
 import json

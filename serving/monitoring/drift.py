@@ -24,12 +24,11 @@ and up to half of it lies on the wrong side: spread evenly from −c/2 to c/2, w
 bins of m / G test pictures and two ends each, that is c² B G / (6 m) times the variance of their shares by
 chance, by which 1/m is enlarged.
 
-Counts what was answered for drift, by model, version and subgroup of the declared tone.
-
-Histograms have a few dozen bins, each made of whole bins of the bundle's own. A score has 64 bins, each 0.5
-wide in log-odds. A distance from the training pictures is given as a multiple of the distance from which on
-a picture is called unfamiliar: 32 bins of 10 distance bins each (12 % wide), from a tenth of it to three
-times as far, the outer ones open.
+What was answered is counted by model, version and subgroup of the declared tone. Histograms have a few dozen
+bins, each made of whole bins of the bundle's own. A score has 64 bins, each 0.5 wide in log-odds. A distance
+from the training pictures is given as a multiple of the distance from which on a picture is called
+unfamiliar: 32 bins of 10 distance bins each (12 % wide), from a tenth of it to three times as far, the outer
+ones open.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

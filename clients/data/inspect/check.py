@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,19 +141,6 @@ def _same(one: str, other: str) -> bool:
         return Path(one).samefile(other)
     except (OSError, ValueError):
         return False
-
-
-HOSPITALS: Final = (
-    "clinic",
-    "hospital",
-    "centre",
-    "center",
-    "institution",
-    "institute",
-    "department",
-    "practice",
-    "dataset",
-)
 
 
 _RULE = PictureRule(size=32)  # whether a picture decodes does not depend on the size
@@ -314,7 +300,7 @@ def unknown_diagnoses(rows: Sequence[Row]) -> Iterator[str]:
         named = ", ".join(map(repr, unknown[:NAMED])) + (", ..." if len(unknown) > NAMED else "")
         yield (
             f"diagnoses whose meaning is not known: {len(unknown)} ({named}). A job with “label_map: "
-            "malignancy” refuses them: map them where the table is imported (“codes”), or name classes there"
+            "malignancy” refuses them: map them where the table is imported (“codes”), or give such a job a label_map of its own"
         )
 
 

@@ -10,9 +10,10 @@ from statistics import median
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from PIL import Image
 
-from clients.data.inspect.check import HOSPITALS, KINDS, ManifestProblem, ProblemKind, check_manifest
+from clients.data.inspect.check import KINDS, ManifestProblem, ProblemKind, check_manifest
 from clients.data.manifests.csv_file import scan_manifests
 from clients.data.manifests.manifest import (
+    HOSPITALS,
     IMAGE_KIND,
     Manifest,
     Row,

@@ -32,6 +32,10 @@ COLUMNS = (
 
 DUPLICATE_GROUP = "duplicate_group"  # an extra column: rows that share a value are kept together
 IMAGE_KIND = "image_kind"  # an extra column: what a picture shows, see `registry.bundle.cases`
+HOSPITALS = (  # names of extra columns, in small letters, that say where a picture comes from
+    *("clinic", "hospital", "centre", "center", "institution", "institute", "department", "practice"),
+    "dataset",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,11 @@
-"""Partition rules: clients by a column's values, by name, Dirichlet over classes, or IID.
+"""Whole components assigned to clients and to splits: seeded, stratified, whatever the order of rows.
 
-Seeded, stratified assignment of whole components to splits or clients, whatever the order of rows.
-
-Train, validation, calibration and test splits: by component, stratified, the same on every machine.
-
-Components (`clients.data.manifests.manifest`) are laid out by client, subgroup and label, in an order drawn
-from the seed, and assigned so that every stretch of that line is divided in the asked proportions
-(`deal`). So each client gets these proportions, each subgroup within it, and each
-label within that as nearly as whole lesions allow. The line starts afresh at each client: a hospital that
-sees its own manifest alone draws the same splits as the coordinator who sees all.
+Clients are by a column's values, by name, Dirichlet over classes, or IID. Splits are the same on every
+machine. Components (`clients.data.manifests.manifest`) are laid out by client, subgroup and label, in an
+order drawn from the seed, and assigned so that every stretch of that line is divided in the asked proportions
+(`deal`). So each client gets these proportions, each subgroup within it, and each label within that as nearly
+as whole lesions allow. The line starts afresh at each client: a hospital that sees its own manifest alone
+draws the same splits as the coordinator who sees all.
 """
 
 import hashlib

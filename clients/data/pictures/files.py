@@ -1,8 +1,7 @@
-"""Locating and reading picture files: plain, or inside a zip or `.npz` file.
+"""Locating and reading picture files, and the cache of decoded pictures.
 
-Pictures in the arrays of a `.npz` file, as MedMNIST publishes them: `a.npz::train_images/17`.
-
-The cache of decoded pictures: all pictures of a job as one memory-mapped array.
+A picture is a file, a member of a zip file (`images.zip::a.jpg`) or a place in an array of a `.npz` file, as
+MedMNIST publishes them (`a.npz::train_images/17`). Decoded, all pictures of a job are one memory-mapped array.
 
 A cache is a folder named by the digest of the picture rule and of every picture's place, size and time of
 change (inside a zip file: its checksum), so that a changed picture, another size or another list is another

@@ -6,7 +6,7 @@ the Unicode form of letters (NFC or NFD), case, blanks, the suffix of a picture 
 `0012`. Of the files that fit, those count whose folders agree with the name from the right for longest, and
 of several in one folder the one that is spelt most alike.
 
-Why pictures cannot be used, by cause: ten thousand missing files are one line, not ten thousand.
+Pictures that cannot be used are grouped by cause: ten thousand missing files are one line, not ten thousand.
 """
 
 import os
