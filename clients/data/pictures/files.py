@@ -1,7 +1,7 @@
 """Locating and reading picture files, and the cache of decoded pictures.
 
 A picture is a file, a member of a zip file (`images.zip::a.jpg`) or a place in an array of a `.npz` file, as
-MedMNIST publishes them (`a.npz::train_images/17`). Decoded, all pictures of a job are one memory-mapped array.
+MedMNIST publishes them (`a.npz::train_images/17`). Decoded, those of a job are one memory-mapped array.
 
 A cache is a folder named by the digest of the picture rule and of every picture's place, size and time of
 change (inside a zip file: its checksum), so that a changed picture, another size or another list is another
