@@ -300,8 +300,7 @@ def unknown_diagnoses(rows: Sequence[Row]) -> Iterator[str]:
         named = ", ".join(map(repr, unknown[:NAMED])) + (", ..." if len(unknown) > NAMED else "")
         yield (
             f"diagnoses whose meaning is not known: {len(unknown)} ({named}). A job with “label_map: "
-            "malignancy” refuses them: map them where the table is imported (“codes”), or give such a job a "
-            "label_map of its own"
+            "malignancy” refuses them: map them at the import (“codes”), or give it a label_map of its own"
         )
 
 
