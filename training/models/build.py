@@ -15,7 +15,7 @@ from registry.bundle.text import nearest
 from training.config import FrozenConfig
 from training.errors import JobError
 from training.models.cases import CaseClassifier, FusionConfig
-from training.models.classifier import Classifier, normalised, with_flips
+from training.models.classifier import Classifier, normalised, with_flips, with_safe_strides
 from training.models.encoders.files import (
     IMAGENET,
     Normalisation,
@@ -164,7 +164,9 @@ def build_model(
             encoder = timm.create_model(config.name, pretrained=False, num_classes=outputs, **options)
         except TypeError as error:
             raise JobError(f"model.options: {config.name} does not take {options}: {error}") from error
-        encoder = with_flips(normalised(encoder, normalisation_of(config, source)), config.flips)
+        encoder = with_flips(
+            normalised(with_safe_strides(encoder), normalisation_of(config, source)), config.flips
+        )
         model = classifier_on(encoder, config, num_classes, case)
     if source is not None:
         notes = load_tensors(model, source.read(), str(source.path), config.name)

@@ -1,6 +1,7 @@
 """An image classifier on a timm encoder, with normalisation inside, and the groups of its parameters."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from training.models.encoders.several import pooled_width
 from training.models.encoders.sources import Origin
 
 ENCODER_BATCH = 8  # pictures that an encoder sees at once: what it makes of more leaves a processor's caches
+REGISTER = 16  # float32 numbers that the widest register of a processor holds
 
 
 @dataclass(frozen=True)
@@ -185,6 +187,25 @@ def with_flips(encoder: Any, flips: bool) -> Any:
     """The same timm encoder, which looks at pictures from both sides or not."""
     setattr(encoder, FLIPS, flips)
     return encoder
+
+
+def with_safe_strides(encoder: Any) -> Any:
+    """The same timm encoder, trained on a processor without harm: narrow strided 1×1 convolutions thin first.
+
+    The gradient of such a convolution's weights, of fewer input channels than a register holds numbers,
+    writes past its memory in oneDNN (3.12, channels last): a crash, or other numbers without a word. The
+    pixels that it would have skipped are left out before it, which computes the same.
+    """
+    for layer in encoder.modules():
+        alone = isinstance(layer, nn.Conv2d) and (layer.kernel_size, layer.padding) == ((1, 1), (0, 0))
+        if alone and layer.groups == 1 and layer.in_channels < REGISTER and layer.stride != (1, 1):
+            layer.register_forward_pre_hook(partial(_thinned, stride=layer.stride))
+            layer.stride = (1, 1)
+    return encoder
+
+
+def _thinned(layer: nn.Module, given: tuple[Tensor], stride: tuple[int, int]) -> Tensor:
+    return given[0][..., :: stride[0], :: stride[1]]
 
 
 def classifier_names(encoder: Any) -> list[str]:

@@ -15,7 +15,7 @@ from training.jobs.stages.base import StageResult
 from training.messages.message import GLOBAL
 from training.models import ModelConfig, build_model, initial_model
 from training.models.classifier import CaseBatch, FrozenBatchNormClassifier, float_state
-from training.models.encoders.files import IMAGENET, Normalisation, Preprocessing
+from training.models.encoders.files import IMAGENET, Normalisation, Preprocessing, prepare_torchvision
 from training.models.encoders.sources import interpolation_of
 
 NARROW = ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]})
@@ -47,6 +47,35 @@ def test_normalisation_is_inside_the_model():
         assert_close_in_norm(model(images), model.encoder(normalised))
         assert_close_in_norm(model.classify(model.embed(images)), model(images))
         assert model.embed(images).shape == (4, 32)
+
+
+@pytest.mark.parametrize("config", [NARROW, ModelConfig(name="repvgg_a0")], ids=lambda config: config.name)
+def test_a_narrow_strided_convolution_skips_pixels_where_onednn_is_not_asked_to(config):
+    """oneDNN writes past its memory there: 200 steps of one ended a process on every processor tried."""
+    prepare_torchvision()
+    import timm
+
+    plain = timm.create_model(config.name, num_classes=2, **config.options)
+    model = build_model(config, 2, seed=0).encoder
+    model.load_state_dict(plain.state_dict())
+    images = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    assert narrow_and_strided(plain)
+    assert not narrow_and_strided(model)
+    for each in (plain, model):  # contiguous: where the plain one has the right gradient
+        each.train()(images).square().sum().backward()
+    gradients = [torch.cat([p.grad.flatten() for p in each.parameters()]) for each in (plain, model)]
+    assert_close_in_norm(*gradients)
+
+
+def narrow_and_strided(model):
+    return [
+        layer
+        for layer in model.modules()
+        if isinstance(layer, nn.Conv2d)
+        and layer.kernel_size == (1, 1)
+        and layer.stride != (1, 1)
+        and layer.in_channels < 16
+    ]
 
 
 def test_weights_come_from_a_file_of_ours_and_of_timms_own_names(tmp_path):
