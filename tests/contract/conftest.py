@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -124,15 +125,22 @@ def command(home):
 
 @pytest.fixture(scope="session")
 def trained(command, tmp_path_factory):
-    """`JOB`, trained, personalized, calibrated and registered once for all tests of a process."""
-    folder = tmp_path_factory.mktemp("trained")
+    """`JOB`, trained, personalized, calibrated and registered by the first process of a run of tests."""
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent
+    folder = base / "trained"
     environment = {
         "DERMFED_REGISTRY_URL": f"sqlite:///{folder / 'registry.db'}",
         "DERMFED_STORE": str(folder / "store"),
     }
-    (folder / "job.yaml").write_text(yaml.safe_dump(JOB, sort_keys=False))
-    ended = command("train", "job.yaml", "--out", "run", environment=environment, folder=folder)
-    assert ended.code == 0, ended.out + ended.err
+    with (base / "trained.lock").open("w") as lock:
+        flock(lock, LOCK_EX)
+        if not folder.exists():
+            folder.mkdir()
+            (folder / "job.yaml").write_text(yaml.safe_dump(JOB, sort_keys=False))
+            ended = command("train", "job.yaml", "--out", "run", environment=environment, folder=folder)
+            assert ended.code == 0, ended.out + ended.err
     return Trained(folder / "run", environment)
 
 

@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+import shutil
 import uuid
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -30,6 +32,7 @@ class Registry:
 
     def __init__(self, command: Callable[..., Any], url: str, folder: Path) -> None:
         self.command = command
+        self.url = url
         self.folder = folder
         self.environment = {"DERMFED_REGISTRY_URL": url, "DERMFED_STORE": str(folder / "store")}
 
@@ -64,34 +67,52 @@ class Registry:
         return [event["kind"] for event in self("history", "contract")]
 
 
-@pytest.fixture
-def new(command, tmp_path, request):
-    """Makes an empty registry of a kind."""
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
+def kind(request):
+    """The database: PostgreSQL in long runs, and for tests of `BOTH`."""
+    return request.param
 
-    def make(kind: str, name: str) -> Registry:
-        folder = tmp_path / name
-        folder.mkdir()
+
+BOTH = pytest.mark.parametrize("kind", ["sqlite", "postgresql"], indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
+def new(command, request):
+    """Makes a registry of a kind in a folder: an empty one, or one as another is."""
+
+    def make(kind: str, folder: Path, like: Registry | None = None) -> Registry:
+        if like is None:
+            folder.mkdir()
+        else:
+            shutil.copytree(like.folder, folder)
         if kind == "sqlite":
             return Registry(command, f"sqlite:///{folder / 'registry.db'}", folder)
         import psycopg
 
         address, database = request.getfixturevalue("postgres"), f"contract_{uuid.uuid4().hex[:12]}"
+        template = "template1" if like is None else urlsplit(like.url).path[1:]
         with psycopg.connect(address, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {database}")
+            connection.execute(f"CREATE DATABASE {database} TEMPLATE {template}")
         return Registry(command, address.replace("/postgres?", f"/{database}?"), folder)
 
     return make
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def registry(new, bundles, request):
-    """A registry with the versions 1 (global), 2 (light) and 3 (dark) and the default gates."""
-    made = new(request.param, "registry")
+@pytest.fixture(scope="module")
+def added(new, kind, bundles, tmp_path_factory):
+    """A registry that nothing but bundles were added to, which no test changes."""
+    made = new(kind, tmp_path_factory.mktemp("added") / "registry")
     made("add", *bundles)
     return made
 
 
 @pytest.fixture
+def registry(new, kind, added, tmp_path):
+    """A registry with the versions 1 (global), 2 (light) and 3 (dark) and the default gates."""
+    return new(kind, tmp_path / "registry", added)
+
+
+@pytest.fixture(scope="module")
 def bundles(trained):
     """The folders of the bundles of one run: global, light and dark."""
     return [trained.run / "bundles" / name for name in ("global", "light", "dark")]
@@ -112,7 +133,7 @@ def test_add_numbers_bundles_once(registry, bundles):
 
 
 def test_an_altered_bundle_is_refused_and_nothing_is_added(new, bundles, tmp_path):
-    registry = new("sqlite", "registry")
+    registry = new("sqlite", tmp_path / "registry")
     altered = tmp_path / "altered"
     altered.mkdir()
     for path in bundles[0].iterdir():
@@ -129,6 +150,7 @@ def test_fetch_gives_a_bundle_as_it_was_added(registry, bundles):
     assert fetched == {path.name: path.read_bytes() for path in bundles[2].iterdir()}
 
 
+@BOTH
 def test_versions_are_found_by_tags_and_notes(registry):
     registry("tag", "contract", 2, "reviewed")
     registry("note", "contract", 3, "weak on the soles of feet")
@@ -184,6 +206,7 @@ def test_compare_and_diff_say_what_changes(registry):
     assert found["changed"]
 
 
+@BOTH
 def test_a_promotion_carries_over_and_a_rollback_goes_back(registry):
     registry.lenient()
     seen = []
@@ -225,6 +248,7 @@ def test_a_stopped_alias_points_to_nothing(registry):
     assert (stopped, registry.released()) == ({}, {"production": [1]})
 
 
+@BOTH
 def test_a_withdrawn_version_never_answers_again(registry):
     registry.lenient()
     registry("promote", "contract", 1, 2, "--to", "production")
@@ -297,7 +321,7 @@ def test_gc_removes_what_nothing_refers_to(registry):
     assert registry("verify") == {"problems": []}
 
 
-def test_an_archive_brings_a_release_elsewhere(registry, new, request):
+def test_an_archive_brings_a_release_elsewhere(registry, new, tmp_path):
     registry.lenient()
     registry("promote", "contract", 1, 3, "--to", "production", "--reason", "the name of a patient")
     archive = registry.folder / "release.dermfed"
@@ -306,7 +330,7 @@ def test_an_archive_brings_a_release_elsewhere(registry, new, request):
     assert archive.read_bytes() == (registry.folder / "again.dermfed").read_bytes()
     assert b"the name of a patient" not in archive.read_bytes()
 
-    other = new("sqlite", "elsewhere")
+    other = new("sqlite", tmp_path / "elsewhere")
     other("import", archive, "--to", "production", code=1)
     assert other.released() == {}
     other.lenient()
@@ -321,12 +345,12 @@ def test_an_archive_brings_a_release_elsewhere(registry, new, request):
     assert other("verify") == {"problems": []}
 
 
-def test_an_archive_is_trusted_by_signatures(registry, new):
+def test_an_archive_is_trusted_by_signatures(registry, new, tmp_path):
     registry.lenient()
     registry("promote", "contract", 1, "--to", "production")
     key, archive = registry.folder / "vendor.key", registry.folder / "release.dermfed"
     registry.plain("people", "new-key", key)
-    other = new("sqlite", "elsewhere")
+    other = new("sqlite", tmp_path / "elsewhere")
     trust = ("--trust", key.with_suffix(".pub"))
     registry("export", "contract", "--out", archive)
     other("import", archive, *trust, code=1)
@@ -339,6 +363,7 @@ def test_an_archive_is_trusted_by_signatures(registry, new):
     assert len(other("list")) == 1
 
 
+@BOTH
 def test_people_sign_and_approve(registry):
     for name in ("olga", "ben", "chris"):
         registry.plain("people", "new-key", f"{name}.key")
@@ -374,6 +399,7 @@ def test_people_sign_and_approve(registry):
     assert registry("verify") == {"problems": []}
 
 
+@BOTH
 def test_keys_of_the_service_are_shown_once(registry):
     made = registry("keys", "add", "app", "--scope", "diagnose", "--per-minute", 60)
     identifier, secret = made["id"], made["secret"]
