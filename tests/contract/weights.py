@@ -12,7 +12,7 @@ Weights are those of the safetensors files that docs/jobs.md and docs/personaliz
 
 `python -m tests.contract.weights` makes the file anew, which needs a reason in the commit.
 `python -m tests.contract.weights --compare` prints how far this processor is from it, job by job; so the
-tolerance was found, under each of the settings that `python -m tests.processors` prints.
+tolerance was found, under the settings that `python -m tests.processors` prints.
 """
 
 import csv
@@ -33,7 +33,9 @@ from safetensors.torch import load_file
 from dermfed import commands
 
 STORED = Path(__file__).with_suffix(".yaml")
-TOLERANCE = 2e-4  # five times the largest distance that was found: 4e-5, without vector instructions
+# Some ten times the largest distance that was found with vector instructions, 2e-5. Without any, first steps
+# of Adam flip where a gradient is next to nothing: 2e-3 in group-dro, 5e-4 in fedavg, 3e-4 in two more.
+TOLERANCE = 2e-4
 TENSORS = 4  # of each job, of which norm and mean are stored
 
 SUPERVISED = {"name": "supervised", "batch_size": 8, "optimizer": {"name": "adam", "lr": 1e-3}}

@@ -1,13 +1,13 @@
 """An image classifier on a timm encoder, with normalisation inside, and the groups of its parameters."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
 from registry.bundle.cases import EMPTY
 from training.data.dataset import Examples
@@ -189,23 +189,26 @@ def with_flips(encoder: Any, flips: bool) -> Any:
     return encoder
 
 
-def with_safe_strides(encoder: Any) -> Any:
-    """The same timm encoder, trained on a processor without harm: narrow strided 1×1 convolutions thin first.
+class ThinningConv2d(nn.Conv2d):
+    """A strided 1×1 convolution that leaves out the pixels it skips before it, which computes the same.
 
-    The gradient of such a convolution's weights, of fewer input channels than a register holds numbers,
-    writes past its memory in oneDNN (3.12, channels last): a crash, or other numbers without a word. The
-    pixels that it would have skipped are left out before it, which computes the same.
+    The gradient of its weights, of fewer input channels than a register holds numbers, writes past its
+    memory in oneDNN (3.12, channels last) otherwise: a crash, or other numbers without a word.
     """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Outputs `(batch, out, rows, columns)` of inputs `(batch, in, height, width)`."""
+        rows, columns = self.stride
+        return functional.conv2d(input[..., ::rows, ::columns], self.weight, self.bias)
+
+
+def with_safe_strides(encoder: Any) -> Any:
+    """The same timm encoder, whose narrow strided 1×1 convolutions can be trained on any processor."""
     for layer in encoder.modules():
         alone = isinstance(layer, nn.Conv2d) and (layer.kernel_size, layer.padding) == ((1, 1), (0, 0))
         if alone and layer.groups == 1 and layer.in_channels < REGISTER and layer.stride != (1, 1):
-            layer.register_forward_pre_hook(partial(_thinned, stride=layer.stride))
-            layer.stride = (1, 1)
+            layer.__class__ = ThinningConv2d
     return encoder
-
-
-def _thinned(layer: nn.Module, given: tuple[Tensor], stride: tuple[int, int]) -> Tensor:
-    return given[0][..., :: stride[0], :: stride[1]]
 
 
 def classifier_names(encoder: Any) -> list[str]:
