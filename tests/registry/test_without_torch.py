@@ -116,9 +116,11 @@ def service(call, tmp_path: Path, bundle) -> Iterator[str]:
     dark = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))
     for name, made in {"global": bundle(None, metrics), "dark": bundle(dark, metrics)}.items():
         write_bundle(tmp_path / "bundles" / name, made.manifest, made.model)
-    added = done(call("registry.cli.app", "add", "bundles/global", "bundles/dark", "--json"))
-    assert json.loads(added)
-    done(call("registry.cli.app", "promote", "skin-lesion", "1", "2", "--to", "production"))
+    for arguments in (
+        ("add", "bundles/global", "bundles/dark"),
+        ("promote", "skin-lesion", "1", "2", "--to", "production"),
+    ):
+        done(call("registry.cli.app", *arguments))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     process = call("serving.cli", "--port", str(port))
@@ -130,9 +132,8 @@ def service(call, tmp_path: Path, bundle) -> Iterator[str]:
 
 
 def test_there_is_no_torch_there(python):
-    for name in ("torch", "timm", "torchvision"):
-        ended = subprocess.run([python, "-c", f"import {name}"], capture_output=True, text=True, check=False)
-        assert "ModuleNotFoundError" in ended.stderr, name
+    program = "from importlib.util import find_spec; print(*map(find_spec, ('torch', 'timm', 'torchvision')))"
+    assert subprocess.check_output([python, "-c", program], text=True) == "None None None\n"
 
 
 def test_a_picture_is_diagnosed_by_a_promoted_model(service, call, tmp_path):
@@ -146,10 +147,3 @@ def test_a_picture_is_diagnosed_by_a_promoted_model(service, call, tmp_path):
     assert (answer["model"]["subgroup"], answer["model"]["version"]) == ("dark", 2)
     assert answer["model"]["route"] == "declared"
     assert len(answer["findings"]) == 3
-
-
-@pytest.mark.parametrize(
-    "module", ["clients.api", "registry.registry", "serving.http.app", "serving.service"]
-)
-def test_each_room_imports_there(python, module):
-    subprocess.run([python, "-c", f"import {module}"], check=True)
