@@ -1,5 +1,6 @@
 """Bundles, registries and processes to test the registry with."""
 
+import multiprocessing
 import os
 import shutil
 import sqlite3
@@ -29,6 +30,8 @@ from tests.postgres_server import SERVER_USER, server_programs
 from tests.represented import patients_of
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from registry.signing.keys import KeySignatory
 
 MODEL = "skin-lesion"
@@ -422,27 +425,62 @@ def command(
     return call
 
 
-@pytest.fixture
-def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts a Python program of the tests as a process of its own, given arguments; ends it after."""
-    started: list[subprocess.Popen[str]] = []
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+FORKS = multiprocessing.get_context("forkserver")
+"""Processes that are forked off one which has imported what takes longest."""
+FORKS.set_forkserver_preload(["tests.registry.conftest", "registry.cli.app", "alembic.autogenerate"])
 
-    def launch(program: str, *arguments: object) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", program, *map(str, arguments)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        started.append(process)
-        return process
+
+def _run(program: str, arguments: list[str], *printed: "Connection") -> None:
+    """What such a process does: `printed` are its standard output and standard error."""
+    for number, pipe in enumerate(printed, start=1):
+        os.dup2(pipe.fileno(), number)
+        pipe.close()
+    sys.argv = ["-c", *arguments]
+    exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
+
+
+class Forked:
+    """A process of `FORKS`, in the words of `subprocess.Popen`."""
+
+    def __init__(self, program: str, *arguments: object) -> None:
+        """Start it."""
+        pipes = [FORKS.Pipe(duplex=False) for _ in range(2)]
+        own = (program, [str(one) for one in arguments], *(written for _, written in pipes))
+        self.process = FORKS.Process(target=_run, args=own)
+        self.process.start()
+        for _, written in pipes:
+            written.close()
+        self.stdout, self.stderr = (os.fdopen(os.dup(read.fileno())) for read, _ in pipes)
+        self.kill = self.process.kill
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Wait for its end; gives what it printed, which is little."""
+        self.process.join(timeout)
+        assert self.returncode is not None, "it has not ended"
+        return self.stdout.read(), self.stderr.read()
+
+    def poll(self) -> int | None:
+        """How it ended, if it has."""
+        return self.process.exitcode
+
+    returncode = property(poll)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Forked]]:
+    """Starts a Python program of the tests as a process of its own, given arguments; ends it after."""
+    started: list[Forked] = []
+
+    def launch(program: str, *arguments: object) -> Forked:
+        started.append(Forked(program, *arguments))
+        return started[-1]
 
     yield launch
-    for process in started:
-        process.kill()
-        process.communicate()
+    for one in started:
+        one.kill()
+        one.process.join()
+        one.stdout.close()
+        one.stderr.close()
 
 
 @pytest.fixture
