@@ -341,9 +341,19 @@ def places(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> Places:
     return Places(request.getfixturevalue(database), store)
 
 
+@pytest.fixture(scope="session")
+def _new(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data of a new SQLite registry, to copy."""
+    data = tmp_path_factory.mktemp("new") / "data"
+    Registry.open(f"sqlite:///{data / 'registry.db'}", str(data / "store")).close()
+    return data
+
+
 @pytest.fixture
-def registry(places: Places) -> Iterator[Registry]:
+def registry(places: Places, _new: Path) -> Iterator[Registry]:
     """A new registry."""
+    if places.is_sqlite and not places.database.exists():
+        shutil.copytree(_new, places.store.parent)
     with places.open() as opened:
         yield opened
 
