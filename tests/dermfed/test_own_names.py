@@ -15,6 +15,7 @@ import pytest
 
 from dermfed import commands
 from dermfed.own_names import NAMES, foreign
+from tests.thorough import mostly_long
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
@@ -86,7 +87,9 @@ def assert_refused(ended: subprocess.CompletedProcess[str], name: str, there: Pa
 # Commands
 
 
-@pytest.mark.parametrize("command", ["dermfed-train", "dermfed-serve", "dermfed-node"])
+@pytest.mark.parametrize(
+    "command", mostly_long(("dermfed-train", "dermfed-serve", "dermfed-node"), "dermfed-train")
+)
 def test_a_command_does_not_start_under_another_distribution(command, run, script, tmp_path):
     there, target = tmp_path / "site", SCRIPTS[command]
     room, _, _ = commands.COMMANDS[target.partition(":")[2]].partition(".")

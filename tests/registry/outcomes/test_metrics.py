@@ -30,6 +30,7 @@ from registry.outcomes.metrics import (
 from registry.outcomes.store import Outcome, OutcomeStore
 from tests.registry.drawn_outcomes import ARRIVALS, FollowUp, draw_year
 from tests.registry.kept_answers import FIRST, WHERE, kept_answer
+from tests.thorough import mostly_long
 
 ABOVE = np.array([False, False, True, True])
 EVERYBODY = FollowUp((1.0, 1.0))
@@ -356,7 +357,10 @@ def test_of_a_window_whose_outcomes_of_a_side_were_withdrawn_nothing_is_held_aga
 YEARS = 60
 
 
-@pytest.mark.parametrize("arrival", ARRIVALS)
+LOTS = "in late lots, with corrections"
+
+
+@pytest.mark.parametrize("arrival", mostly_long(ARRIVALS, "in a file a quarter", LOTS))
 def test_intervals_and_alarms_hold_however_outcomes_arrive(arrival):
     """Each file is looked at. Of 60 years of a version as good as its target, three at most are expected."""
     accused = caught = covered = seen = 0

@@ -84,16 +84,16 @@ def test_a_model_that_misbehaves_becomes_no_version(registry, bundle, monkeypatc
     assert registry.versions() == ()
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        None,
-        CASE,
-        CaseInput(slots=1),
-        CaseInput(slots=8, kinds=("close-up", "dermoscopic", "overview")),
-        CaseInput(slots=1, kinds=("close-up",), facts=CASE.facts[:1]),
-    ],
-)
+CASES = [
+    None,
+    CASE,
+    CaseInput(slots=1),
+    CaseInput(slots=8, kinds=("close-up", "dermoscopic", "overview")),
+    CaseInput(slots=1, kinds=("close-up",), facts=CASE.facts[:1]),
+]
+
+
+@pytest.mark.parametrize("case", mostly_long(CASES, None, CASE, CASES[-1]))
 def test_a_model_that_behaves_passes(bundle, case, monkeypatch):
     monkeypatch.setattr("tests.case_bundles.BY_KIND", np.array([1.0, 1.3, 0.6, 0.8]))
     made = bundle() if case is None else case_bundle(case=case)
