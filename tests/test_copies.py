@@ -74,7 +74,8 @@ def test_every_such_class_is_tried_here():
         name
         for room in ROOMS
         for path in (ROOT / room).rglob("*.py")
-        for name in made_of_more(path.read_text())
+        if "def __new__" in (source := path.read_text())
+        for name in made_of_more(source)
     }
     assert found == set(SAMPLES)
     assert made_of_more(Path(__file__).read_text()) == {"Broken"}
