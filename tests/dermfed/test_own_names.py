@@ -142,14 +142,6 @@ def test_the_service_is_not_loaded_beside_another_registry(run, tmp_path):
     assert RAN in run("-c", "import serving.http.app", places=(there,)).stdout
 
 
-@pytest.mark.parametrize(
-    ("module", "name"), [("clients.node.hospital", "training"), ("training.coordinator", "clients")]
-)
-def test_no_side_of_a_federation_works_beside_a_stranger(module, name, run, tmp_path):
-    there = stranger(tmp_path / "site", name)
-    assert_refused(run("-c", f"import {module}", places=(there,)), name, there)
-
-
 @pytest.mark.long  # both load torch first
 @pytest.mark.parametrize(
     ("name", "without_asking"),
@@ -164,23 +156,22 @@ def test_without_asking_each_side_runs_the_stranger(name, without_asking, run, t
     assert RAN in run("-c", f"import {without_asking}", places=(there,)).stdout
 
 
-# What is started by its file or its module
+# What is started by its file or its module, or imported
 
 
-def test_run_py_does_not_start_beside_a_stranger(run, tmp_path):
-    there = stranger(tmp_path / "site", "personalization")
-    run_py = run(ROOT / "training" / "run.py", "--recipes", places=(there,))
-    assert_refused(run_py, "personalization", there)
-
-
-def test_no_module_is_started_beside_a_stranger(run, tmp_path):
-    there = stranger(tmp_path / "site", "training")
-    assert_refused(run("-m", "clients.federation.flare", "--help", places=(there,)), "training", there)
-
-
-def test_a_module_is_not_started_in_a_folder_with_a_stranger(run, tmp_path):
-    work = stranger(tmp_path / "work", "training")
-    assert_refused(run("-m", "clients.node.cli", "--help"), "training", work)
+@pytest.mark.parametrize(
+    ("name", "place", "arguments"),
+    [
+        ("training", "site", ("-c", "import clients.node.hospital")),
+        ("clients", "site", ("-c", "import training.coordinator")),
+        ("personalization", "site", (ROOT / "training" / "run.py", "--recipes")),
+        ("training", "site", ("-m", "clients.federation.flare", "--help")),
+        ("training", "work", ("-m", "clients.node.cli", "--help")),
+    ],
+)
+def test_nothing_works_beside_a_stranger(name, place, arguments, run, tmp_path):
+    there = stranger(tmp_path / place, name)
+    assert_refused(run(*arguments, places=(there,) if place == "site" else ()), name, there)
 
 
 # Whose package it is

@@ -14,6 +14,7 @@ MODEL = "skin-lesion"
 AT_A_POINT = """
 import os, signal, sys
 from pathlib import Path
+from fsspec.implementations.local import LocalFileSystem
 from registry.bundle.folder import read_bundle
 from registry.registry import Registry
 from registry.releases import add
@@ -24,7 +25,7 @@ left = int(before)
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
-def deadly(call, after=False):
+def deadly(call, after):
     def call_or_die(*arguments, **options):
         global left
         left -= 1
@@ -39,27 +40,22 @@ def deadly(call, after=False):
 add.probe_model = lambda *given: None  # it takes longest
 bundles = [read_bundle(Path(folder)) for folder in folders]
 with Registry.open(url, store) as opened:
-    if point == "before a rename":
-        os.rename = deadly(os.rename)
-    elif point == "after a rename":
-        os.rename = deadly(os.rename, after=True)
-    elif point == "while flushing":
-        os.fsync = deadly(os.fsync)
-    elif point == "half way through a file":
-        from fsspec.implementations.local import LocalFileSystem
+    if point == "half way through a file":
         LocalFileSystem.put_file = lambda self, source, target: (
             Path(target).write_bytes(Path(source).read_bytes()[:99]), die()
         )
-    elif point == "after inserting a version":
-        add.insert_version = deadly(add.insert_version, after=True)
-    elif point == "before the event":
-        add.insert_event = deadly(add.insert_event)
-    elif point == "before the commit":
-        engine = opened._engine
-        engine.dialect.do_commit = deadly(engine.dialect.do_commit)
-    elif point == "after the commit":
-        engine = opened._engine
-        engine.dialect.do_commit = deadly(engine.dialect.do_commit, after=True)
+    else:
+        dialect = opened._engine.dialect
+        owner, name, after = {
+            "before a rename": (os, "rename", False),
+            "after a rename": (os, "rename", True),
+            "while flushing": (os, "fsync", False),
+            "after inserting a version": (add, "insert_version", True),
+            "before the event": (add, "insert_event", False),
+            "before the commit": (dialect, "do_commit", False),
+            "after the commit": (dialect, "do_commit", True),
+        }[point]
+        setattr(owner, name, deadly(getattr(owner, name), after))
     opened.add(bundles)
 print("survived")
 """

@@ -361,24 +361,18 @@ def helps(kinds, facts, **parts):
     return would_help(read_given(CASE, kinds, facts), manifest)
 
 
-def test_the_best_comes_first_with_what_it_brought_in_calibration():
-    assert helps(["close-up"], {}) == (
-        Help(("dermoscopic",), 0.9, 0.3),
-        Help(("age", "sex", "site"), 0.5, 0.15),
-    )
-
-
-def test_only_what_is_missing_is_named():
-    assert helps(["close-up"], {"age": "70"}) == (
-        Help(("dermoscopic",), 0.6, 0.2),
-        Help(("sex", "site"), 0.2, 0.05),
-    )
-    assert helps(["close-up", "dermoscopic"], ALL) == ()
-
-
-def test_what_was_not_calibrated_helps_nobody():
-    assert helps(["dermoscopic"], {}) == (Help(("close-up",), 0.5, 0.2),)  # with facts it was not
-    assert helps([None], {}) == ()
+@pytest.mark.parametrize(
+    ("kinds", "facts", "expected"),
+    [
+        (["close-up"], {}, (Help(("dermoscopic",), 0.9, 0.3), Help(("age", "sex", "site"), 0.5, 0.15))),
+        (["close-up"], {"age": "70"}, (Help(("dermoscopic",), 0.6, 0.2), Help(("sex", "site"), 0.2, 0.05))),
+        (["close-up", "dermoscopic"], ALL, ()),
+        (["dermoscopic"], {}, (Help(("close-up",), 0.5, 0.2),)),  # with facts it was not calibrated
+        ([None], {}, ()),
+    ],
+)
+def test_the_best_of_what_is_missing_comes_first_with_what_it_brought_in_calibration(kinds, facts, expected):
+    assert helps(kinds, facts) == expected
 
 
 def test_from_what_promises_nothing_every_class_is_spared():

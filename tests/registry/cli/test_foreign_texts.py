@@ -129,6 +129,8 @@ def test_no_command_obeys_what_is_stored(command, holding, text):
         assert {one: length for one, length in shown.items() if length > 6000 and one[0] not in WHOLE} == {}
         assert "100,000 characters" in answers["history", MODEL]
         assert answers["history", MODEL].count("promoted version") == 1  # what stands behind is still seen
+        # Programs are told the whole text.
+        assert json.loads(command("history", MODEL, "--json").out)[0]["actor"] == text
 
 
 def test_a_text_makes_no_line_of_its_own(command, holding, places):
@@ -138,13 +140,8 @@ def test_a_text_makes_no_line_of_its_own(command, holding, places):
         assert [line for line in lines if line.lstrip().startswith(("reason: forged", "x "))] == []
 
 
-def test_programs_are_told_the_whole_text(command, holding):
-    holding(NASTY["long"])
-    assert json.loads(command("history", MODEL, "--json").out)[0]["actor"] == NASTY["long"]
-
-
 @pytest.mark.parametrize("text", TOGETHER.values(), ids=TOGETHER)
-def test_no_page_obeys_what_is_stored(registry, holding, text, bundle):
+def test_no_page_and_no_log_obeys_what_is_stored(registry, holding, text, caplog):
     holding(text)
     history = registry.history(MODEL)
     release = registry.require_release(MODEL, "production")
@@ -157,16 +154,9 @@ def test_no_page_obeys_what_is_stored(registry, holding, text, bundle):
     assert [obeyed(page) for page in pages] == [[], []]
     assert [page.count("<script>alert(1)") + page.count('" onload="x') for page in pages] == [0, 0]
     assert "cannot be served" in pages[1]
-
-
-@pytest.mark.parametrize("text", TOGETHER.values(), ids=TOGETHER)
-def test_no_log_obeys_what_is_stored(registry, holding, text, caplog):
-    holding(text)
     with caplog.at_level(logging.INFO):
         CurrentRelease._log_once(MODEL, OSError(text), {})
-        logging.getLogger("dermfed.serve").info(
-            _describe_versions(registry.require_release(MODEL, "production"))
-        )
+        logging.getLogger("dermfed.serve").info(_describe_versions(release))
     assert [obeyed(one.getMessage()) for one in caplog.records] == [[], []]
     assert ["\n" in one.getMessage() for one in caplog.records] == [False, False]
 

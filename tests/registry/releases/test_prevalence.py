@@ -27,10 +27,17 @@ def stated(registry, alias="production"):
 
 
 def test_it_is_kept_with_the_release_and_in_history(filled):
-    event = filled.promote(MODEL, [1, 3], to="production", prevalence={"dark": 0.08})
+    filled.promote(MODEL, [1, 3], to="production")
+    event = filled.promote(MODEL, [2], to="production", prevalence={"dark": 0.08})
     assert stated(filled) == {"dark": 0.08}
     assert "stated prevalence of malignancy: dark 0.08" in event_lines(event)
     assert filled.history(MODEL)[-1].details["prevalence"] == {"dark": 0.08}
+    filled.rollback(MODEL, alias="production")
+    assert stated(filled) == {}
+    filled.promote(MODEL, [2], to="production", prevalence={"dark": 0.2})
+    filled.stop(MODEL, alias="production", reason="t")
+    filled.promote(MODEL, [2], to="production")
+    assert stated(filled) == {}
     assert filled.verify() == ()
 
 
@@ -50,21 +57,6 @@ def test_it_stays_until_another_is_stated(filled, second, then, releases):
     assert stated(filled) == then
     filled.rollback(MODEL, alias="production")
     assert stated(filled) == then
-
-
-def test_going_back_goes_back_to_what_was_stated(filled):
-    filled.promote(MODEL, [1, 3], to="production")
-    filled.promote(MODEL, [2], to="production", prevalence={"dark": 0.2})
-    assert stated(filled) == {"dark": 0.2}
-    filled.rollback(MODEL, alias="production")
-    assert stated(filled) == {}
-
-
-def test_after_a_stop_nothing_is_stated_any_more(filled):
-    filled.promote(MODEL, [1, 3], to="production", prevalence={"dark": 0.2})
-    filled.stop(MODEL, alias="production", reason="t")
-    filled.promote(MODEL, [1, 3], to="production")
-    assert stated(filled) == {}
 
 
 @pytest.mark.parametrize(

@@ -83,20 +83,14 @@ def test_a_subgroup_that_was_never_tested_is_refused(filled):
         filled.promote(MODEL, [1, 2, 5], to="production")
 
 
-def test_an_override_is_kept_in_history_with_what_was_overridden(filled):
-    filled.promote(MODEL, [1], to="production", override_gates=True, reason="no better one")
-    filled.promote(MODEL, [2], to="production")
-    event = filled.history(MODEL)[1]
-    assert event.overridden
-    assert event.reason == "no better one"
-    assert event.gates.results[0].verdict == "refused"
-    assert event.gates.results[0].worst.subgroup == "dark"
-
-
-def test_the_overrides_are_those_promotions_that_a_gate_had_refused(filled):
+def test_an_override_is_kept_in_history_and_told_where_a_gate_had_refused(filled):
     assert filled.overrides(MODEL) == {}
-    event = filled.promote(MODEL, [1], to="production", override_gates=True, reason="no better one")
+    filled.promote(MODEL, [1], to="production", override_gates=True, reason="no better one")
     filled.promote(MODEL, [1, 2], to="staging", override_gates=True, reason="to be sure")
+    event = filled.history(MODEL)[1]
+    assert (event.overridden, event.reason) == (True, "no better one")
+    result = event.gates.results[0]
+    assert (result.verdict, result.worst.subgroup) == ("refused", "dark")
     assert filled.overrides(MODEL) == {event.release: event}
     with pytest.raises(NotFound):
         filled.overrides("skin-leson")
