@@ -17,6 +17,7 @@ import yaml
 from _pytest.capture import SysCapture
 
 from dermfed import commands
+from tests.conftest import Ended
 from tests.contract.service import DERMFED_SERVE, DIAGNOSES, Locked, serving, wait_for
 
 JOB: dict[str, Any] = {
@@ -47,15 +48,6 @@ JOB: dict[str, Any] = {
     ],
 }
 REQUIRED = {"name": "required_subgroups", "malignant": 5}  # what gates for drawn pictures ask
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a command ended: its exit code and what it printed."""
-
-    code: int
-    out: str
-    err: str
 
 
 @dataclass(frozen=True)

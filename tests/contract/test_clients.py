@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from clients import api
-from tests.contract.conftest import Ended
+from tests.conftest import Ended
 from tests.contract.service import DECLARED, ROOT, lasting
 
 COLUMNS = (

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from tests.contract.conftest import Ended
+from tests.conftest import Ended
 from tests.contract.openapi import fields, fits, requests, resolve, values
 from tests.contract.service import (
     BENTOML_SERVE,

@@ -64,13 +64,6 @@ def test_the_file_holds_the_release_and_what_made_it(released, file, pair, signe
     assert exported.digest == f"sha256:{hashlib.sha256(text).hexdigest()}"
 
 
-def test_the_same_release_gives_the_same_bytes(released, tmp_path):
-    first, second = tmp_path / "a.dermfed", tmp_path / "b.dermfed"
-    released.export_release(MODEL, "production", first)
-    released.export_release(MODEL, "production", second)
-    assert first.read_bytes() == second.read_bytes()
-
-
 def test_its_approvals_and_a_way_back_to_it_are_in_it(person, pair, bundle, file):
     registry = person("olga", "operator", "uploader")
     registry.add([*pair, bundle(seed=9)])

@@ -133,7 +133,7 @@ def test_no_command_obeys_what_is_stored(command, holding, text):
         assert json.loads(command("history", MODEL, "--json").out)[0]["actor"] == text
 
 
-def test_a_text_makes_no_line_of_its_own(command, holding, places):
+def test_a_text_makes_no_line_of_its_own(command, holding):
     holding("a\nreason: forged\r\u2028\x85x")
     for arguments in COMMANDS[:9]:
         lines = said(command, arguments).splitlines()

@@ -28,12 +28,11 @@ from registry.outcomes.metrics import (
     windows,
 )
 from registry.outcomes.store import Outcome, OutcomeStore
-from tests.registry.drawn_outcomes import ARRIVALS, FollowUp, draw_year
+from tests.registry.drawn_outcomes import ARRIVALS, draw_year
 from tests.registry.kept_answers import FIRST, WHERE, kept_answer
 from tests.thorough import mostly_long
 
 ABOVE = np.array([False, False, True, True])
-EVERYBODY = FollowUp((1.0, 1.0))
 
 
 def year(arrived, stratum, malignant, *, known=True, answered=None, first=date(2025, 1, 1)):

@@ -167,7 +167,7 @@ def test_a_rollback_skips_and_says_so_and_ends_where_nothing_is_left(released):
     assert released.verify() == ()
 
 
-def test_a_withdrawn_version_never_comes_back(released, places, tmp_path, bundle, graph):
+def test_a_withdrawn_version_never_comes_back(released, tmp_path):
     released.export_release(MODEL, "production", tmp_path / "release.dermfed")
     bad = released.bundle(released.version(MODEL, 3))
     released.withdraw(MODEL, [3], reason="misses melanoma")

@@ -97,7 +97,7 @@ def test_an_override_is_kept_in_history_and_told_where_a_gate_had_refused(filled
 
 
 @pytest.mark.parametrize("file", ["bundle.json", "model.onnx"])
-def test_a_version_whose_files_are_not_whole_is_not_promoted(filled, places, bundle, tested, file):
+def test_a_version_whose_files_are_not_whole_is_not_promoted(filled, places, file):
     version = filled.version(MODEL, 1)
     digest = version.digest if file == "bundle.json" else filled.manifest(version).file.sha256
     places.spoil(digest)

@@ -64,7 +64,7 @@ def test_specificity_is_the_recall_of_not_being_the_class(predictions, seed, n, 
     assert value == pytest.approx(np.mean(expected)) if expected else np.isnan(value)
 
 
-def test_auprc_of_a_class_of_few_pictures_is_not_told(predictions):
+def test_auprc_of_a_class_of_few_pictures_is_not_told():
     probabilities, labels = np.tile([0.6, 0.4], (90, 1)), np.repeat([0, 1], [61, 29])
     assert np.isnan(of.auprcs(counted(probabilities, labels).point)).tolist() == [False, True]
     labels[0] = 1
@@ -227,9 +227,6 @@ def test_noise_on_counts_adds_its_variance():
         )
         drawn.append((p * (np.cumsum(q) - q / 2)).sum() / (60 * 90))
     assert found - without == pytest.approx(np.var(drawn), rel=0.1)
-
-
-SHARES_MALIGNANT = np.array([True, False, False])
 
 
 def sample(matrix, correlation=0.0, sizes=1.0):

@@ -14,7 +14,7 @@ from pydicom import uid
 from registry.bundle.errors import TruncatedPicture
 from registry.bundle.pictures.jpeg import load_jpeg
 from registry.bundle.pictures.rule import PictureRule, decode_picture
-from tests.dicom_files import dicom_file
+from tests.dicom_files import dicom_file, saved
 
 END = b"\xff\xd9"
 RULES = (PictureRule(size=16), PictureRule(size=16, draft=False))
@@ -25,21 +25,15 @@ def drawn(width: int = 120, height: int = 90) -> Image.Image:
     return Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC)
 
 
-def encoded(image: Image.Image | None = None, **options: object) -> bytes:
-    file = io.BytesIO()
-    (image or drawn()).save(file, "JPEG", **options)
-    return file.getvalue()
-
-
 KINDS = {
-    "baseline": encoded(),
-    "without subsampling": encoded(subsampling=0, quality=97),
-    "progressive": encoded(progressive=True),
-    "restarts": encoded(restart_marker_blocks=3),
-    "progressive, restarts": encoded(progressive=True, restart_marker_rows=1),
-    "grey": encoded(drawn().convert("L")),
-    "grey, progressive": encoded(drawn().convert("L"), progressive=True),
-    "inks": encoded(drawn().convert("CMYK")),
+    "baseline": saved(drawn(), "JPEG"),
+    "without subsampling": saved(drawn(), "JPEG", subsampling=0, quality=97),
+    "progressive": saved(drawn(), "JPEG", progressive=True),
+    "restarts": saved(drawn(), "JPEG", restart_marker_blocks=3),
+    "progressive, restarts": saved(drawn(), "JPEG", progressive=True, restart_marker_rows=1),
+    "grey": saved(drawn().convert("L"), "JPEG"),
+    "grey, progressive": saved(drawn().convert("L"), "JPEG", progressive=True),
+    "inks": saved(drawn().convert("CMYK"), "JPEG"),
 }
 
 
@@ -89,7 +83,7 @@ def test_a_jpeg_that_ends_between_two_of_its_scans_is_refused():
 
 def test_a_jpeg_whose_colours_are_in_scans_of_their_own_needs_each():
     """A scan of each component, as some cameras write them: made of three grey pictures."""
-    grey = encoded(drawn(64, 64).convert("L"))
+    grey = saved(drawn(64, 64).convert("L"), "JPEG")
     frame, scan = grey.index(b"\xff\xc0"), grey.index(b"\xff\xda")
     size = grey[frame + 5 : frame + 9]
     colours = b"\xff\xc0\x00\x11\x08" + size + b"\x03\x01\x11\x00\x02\x11\x00\x03\x11\x00"
@@ -104,7 +98,7 @@ def test_a_jpeg_whose_colours_are_in_scans_of_their_own_needs_each():
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_jpeg_in_a_dicom_file_is_refused_alike(rule):
-    jpeg = encoded(drawn(64, 64))
+    jpeg = saved(drawn(64, 64), "JPEG")
     whole = dicom_file(jpeg, "YBR_FULL_422", uid.JPEGBaseline8Bit, size=(64, 64))
     assert decode_picture(whole, rule).shape == (16, 16, 3)
     cut = jpeg[: pixels_from(jpeg) + 100] + END
@@ -149,7 +143,5 @@ def test_a_film_behind_a_photograph_is_no_scan():
     """Its bytes hold what looks like scans: about one in every 65,536."""
     film = bytes(2) + b"\xff\xda\x00\x02" * 500 + np.random.default_rng(2).bytes(10_000)
     for options in ({}, {"progressive": True}):
-        file = io.BytesIO()
-        PIXELS.save(file, "JPEG", **options)
-        whole = file.getvalue()
+        whole = saved(PIXELS, "JPEG", **options)
         assert (decode_picture(whole + film, RULE) == decode_picture(whole, RULE)).all()
