@@ -22,17 +22,26 @@ SIZES = {"dark": 30, "medium": 80, "light": 55, "undeclared": 20}
 
 
 @pytest.fixture
-def blocks(predictions):
-    return {
-        name: count(*predictions(i, n, 3), malignant=MALIGNANT) for i, (name, n) in enumerate(SIZES.items())
-    }
+def drawn(predictions):
+    """Probabilities and labels of each subgroup."""
+    return {name: predictions(i, n, 3) for i, (name, n) in enumerate(SIZES.items())}
 
 
-def test_the_total_counts_everybody_and_fairness_only_the_named(blocks, predictions):
+@pytest.fixture
+def blocks(drawn):
+    return {name: count(*given, malignant=MALIGNANT) for name, given in drawn.items()}
+
+
+@pytest.fixture
+def truth(drawn):
+    """Labels and answers of all pictures."""
+    probabilities, labels = (np.concatenate(each) for each in zip(*drawn.values(), strict=True))
+    return labels, probabilities.argmax(axis=1)
+
+
+def test_the_total_counts_everybody_and_fairness_only_the_named(blocks, truth):
     summary = summarise(blocks, LABELS, ["dark", "medium", "light"])
-    drawn = [predictions(i, n, 3) for i, n in enumerate(SIZES.values())]
-    labels = np.concatenate([labels for _, labels in drawn])
-    predicted = np.concatenate([probabilities for probabilities, _ in drawn]).argmax(axis=1)
+    labels, predicted = truth
     assert summary["n"] == 185
     malignant = int(MALIGNANT[labels].sum())
     assert (summary["n_malignant"], summary["n_other"]) == (malignant, 185 - malignant)
@@ -42,11 +51,9 @@ def test_the_total_counts_everybody_and_fairness_only_the_named(blocks, predicti
     assert summary["by_subgroup"]["undeclared"]["n"] == 20
 
 
-def test_figures_per_class(blocks, predictions):
+def test_figures_per_class(blocks, truth):
     summary = summarise(blocks, LABELS, [])
-    drawn = [predictions(i, n, 3) for i, n in enumerate(SIZES.values())]
-    labels = np.concatenate([labels for _, labels in drawn])
-    predicted = np.concatenate([probabilities for probabilities, _ in drawn]).argmax(axis=1)
+    labels, predicted = truth
     recall = sk.recall_score(labels, predicted, labels=[0, 1, 2], average=None)
     assert [summary["by_class"][label.code]["recall"] for label in LABELS] == pytest.approx(recall.tolist())
     assert [summary["by_class"][label.code]["n"] for label in LABELS] == np.bincount(labels).tolist()
@@ -66,7 +73,7 @@ def test_every_figure_of_a_subgroup_has_an_interval(blocks):
     assert "accuracy" in summary["by_subgroup"]["dark"]["intervals"]
 
 
-def test_what_is_undefined_is_null_in_json_and_what_is_absent_is_named(blocks):
+def test_what_is_undefined_is_null_in_json_and_what_is_absent_is_named():
     empty = count(np.zeros((0, 3)), np.zeros(0, int), malignant=MALIGNANT)
     one_class = count(np.array([[0.2, 0.7, 0.1]]), np.array([1]), malignant=MALIGNANT)
     summary = summarise({"dark": empty, "light": one_class}, LABELS, ["dark", "medium", "light"])
@@ -134,14 +141,8 @@ def test_without_clients_nothing_is_known():
     assert told["by_community"] == {}
     unknown = {"mean": None, "median": None, "std": None, "interval": None, "clients": 0}
     assert told["over_clients"]["macro_f1"] == unknown
-    assert told["by_class"]["mel"] == {
-        "clients": 0,
-        "recall": None,
-        "precision": None,
-        "f1": None,
-        "auroc": None,
-        "auprc": None,
-    }
+    unknown = dict.fromkeys(("recall", "precision", "f1", "auroc", "auprc"))
+    assert told["by_class"]["mel"] == {"clients": 0, **unknown}
 
 
 def test_a_community_counts_each_of_its_clients_once():
@@ -173,11 +174,7 @@ def test_a_class_is_averaged_over_the_clients_that_have_it():
     assert x["auprc"] is None  # of 8 pictures
 
 
-CELL_MALIGNANT = np.array([True, False])
-CELL_LABELS = [
-    Label(code="MEL", name="Melanoma", malignancy="malignant"),
-    Label(code="NV", name="Naevus", malignancy="benign"),
-]
+CELL_MALIGNANT, CELL_LABELS = MALIGNANT[:2], LABELS[:2]
 
 
 @pytest.fixture
