@@ -121,12 +121,6 @@ IN_PATH: Final[dict[str, dict[str, Any]]] = {
 
 def describe(settings: ServeSettings) -> dict[str, Any]:
     """The whole document; a service that keeps no answers takes no outcomes, and does not describe how."""
-    answers: list[type[BaseModel]] = [ProblemDocument]
-    answers += [one.answer for one in OPERATIONS if not isinstance(one.answer, str)]
-    _, schemas = models_json_schema(
-        [*((model, "serialization") for model in answers), (GivenOutcome, "validation")],
-        ref_template="#/components/schemas/{model}",
-    )
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         method, path = operation.request.split()
@@ -145,11 +139,23 @@ def describe(settings: ServeSettings) -> dict[str, Any]:
         "tags": [{"name": name} for name in dict.fromkeys(one.tag for one in OPERATIONS)],
         "paths": paths,
         "components": {
-            "schemas": {**schemas["$defs"], FORM_SCHEMA: _form(settings), **_fhir()},
+            "schemas": {**_schemas(), FORM_SCHEMA: _form(settings), **_fhir()},
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"key": []}, {}],
     }
+
+
+@cache
+def _schemas() -> dict[str, Any]:
+    """The documents that are answered or sent, by their names."""
+    answers: list[type[BaseModel]] = [ProblemDocument]
+    answers += [one.answer for one in OPERATIONS if not isinstance(one.answer, str)]
+    _, schemas = models_json_schema(
+        [*((model, "serialization") for model in answers), (GivenOutcome, "validation")],
+        ref_template="#/components/schemas/{model}",
+    )
+    return dict(schemas["$defs"])
 
 
 def _operation(operation: Operation, path: str, settings: ServeSettings) -> dict[str, Any]:
@@ -173,6 +179,7 @@ def _operation(operation: Operation, path: str, settings: ServeSettings) -> dict
     return said | ({"parameters": parameters} if parameters else {}) | {"responses": _responses(operation)}
 
 
+@cache
 def _responses(operation: Operation) -> dict[str, Any]:
     in_fhir = operation.answer is Diagnosis
     content = (
@@ -185,13 +192,14 @@ def _responses(operation: Operation) -> dict[str, Any]:
         content[FHIR] = {"schema": _reference("FhirBundle"), "example": shown}
     responses: dict[str, Any] = {"200": {"description": operation.summary, "content": content}}
     by_status: dict[int, list[problems.ProblemResponse]] = {}
+    id_ = str(example(Diagnosis).id)
     named = {*operation.problems.split(), *ANY.split()}
     for kind in sorted(
         (KINDS_OF_PROBLEMS[name] for name in named), key=lambda kind: (kind.status, kind.name)
     ):
         by_status.setdefault(kind.status, []).append(kind(kind.title))
     for status, kinds in by_status.items():
-        shown = {one.name: {"value": one.document(str(example(Diagnosis).id))} for one in kinds}
+        shown = {one.name: {"value": one.document(id_)} for one in kinds}
         content = {problems.MEDIA_TYPE: {"schema": _reference("ProblemDocument"), "examples": shown}}
         if in_fhir:
             outcome = operation_outcome(kinds[0])

@@ -387,3 +387,12 @@ def service(released: Release, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """One open service for all tests that only ask."""
     with running(Places(tmp_path_factory.getbasetemp() / "shared").open) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def keeping(released: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """The same, which keeps answers for their outcomes."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('outcomes') / 'outcomes.db'}"
+    shared = Places(tmp_path_factory.getbasetemp() / "shared")
+    with running(shared.open, outcomes_url=url, requests_per_minute=0) as started:
+        yield started

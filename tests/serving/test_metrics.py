@@ -43,7 +43,7 @@ def test_no_caller_makes_the_series_grow(counted):
     counted.client.get("/v1/models/other/card")
     before = series(counted)
     before = series(counted)  # the first look has been counted itself
-    for n in range(1000):
+    for n in range(200):
         assert counted.client.get(f"/nothing/{n}?{n}").status_code == 404
     for n in range(20):
         counted.client.request(f"BREW{n}", "/v1/models")
@@ -51,7 +51,7 @@ def test_no_caller_makes_the_series_grow(counted):
     after = series(counted)
     assert set(after) == set(before)
     requests = of(after, "dermfed_requests_total")
-    assert requests['{method="GET",path="other",status="404"}'] == 1001
+    assert requests['{method="GET",path="other",status="404"}'] == 201
     assert requests['{method="other",path="/v1/models",status="405"}'] == 21
 
 

@@ -20,6 +20,7 @@ from clients.new_job.questions import RECIPES
 from clients.new_job.writing import flow
 from registry.bundle.text import on_one_line
 from tests.conftest import Ended
+from tests.thorough import mostly_long
 from training.jobs.job import read_job
 from training.jobs.recipes import recipe_path
 
@@ -130,6 +131,8 @@ MANIFESTS: dict[str, tuple[Change, dict[str, object]]] = {
     ),
 }
 
+EACH_RUN = ("drawn", "clinics", "two kinds of picture", "one picture a lesion, and facts")
+
 
 @pytest.fixture(scope="session")
 def drawn(tmp_path_factory):
@@ -164,7 +167,7 @@ def init(write, out, train_command):
     return run
 
 
-@pytest.mark.parametrize("kind", MANIFESTS)
+@pytest.mark.parametrize("kind", mostly_long(MANIFESTS, *EACH_RUN))
 def test_the_job_of_a_manifest_is_as_it_should_be_and_passes_check(kind, write, tmp_path, train_command):
     change, expected = MANIFESTS[kind]
     manifest, out = write(change), tmp_path / "jobs" / "job.yaml"

@@ -37,7 +37,7 @@ def result(decode):
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
 def test_every_picture_comes_out_as_in_this_process(decoders):
     pool = decoders()
-    for one in corpus()[::4]:
+    for one in corpus()[1::4]:
         here = result(lambda one=one: decode_picture(one.content, RULE))
         assert result(lambda one=one: pool.decode(one.content, RULE).pixels) == here, one.name
     for content in archived():
@@ -199,13 +199,15 @@ def one_thread(registry, promote, bundle, serve):
     return lambda **settings: serve(**{"threads": 1, "requests_per_minute": 0, **settings})
 
 
-def test_bombs_are_refused_with_the_reason(one_thread, problem):
+def test_bombs_are_refused_with_the_reason(one_thread, problem, monkeypatch):
     with one_thread(decode_memory=200 * 2**20, decode_seconds=1) as service:
-        for bomb, kind in (
-            (scan_bomb(side=3000), "image/jpeg"),
-            (dicom_scan_bomb(side=3000), "application/dicom"),
-        ):
-            assert "longer than 1 seconds" in problem(service.diagnose(bomb, kind), 413)["detail"]
+        with monkeypatch.context() as patch:
+            patch.setattr("serving.decoding.template.WALL", 0.1)  # of the seconds, by the clock
+            for bomb, kind in (
+                (scan_bomb(side=3000), "image/jpeg"),
+                (dicom_scan_bomb(side=3000), "application/dicom"),
+            ):
+                assert "longer than 1 seconds" in problem(service.diagnose(bomb, kind), 413)["detail"]
         black = encoded(Image.new("RGB", (7000, 7000)), "PNG")
         said = problem(service.diagnose(black, "image/png"), 413)
         assert said["type"] == "urn:dermfed:problem:too-costly"

@@ -34,11 +34,14 @@ def pool(decoders):
     return decoders(**LITTLE)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def template():
-    """One of its own."""
+    """One of its own, of a service with secrets."""
     made = Template()
-    yield made
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DERMFED_REGISTRY_URL", "postgresql://dermfed:secret@db/registry")
+        patch.setenv("DERMFED_STORE", "/srv/secret")
+        yield made
     made.close()
 
 
@@ -144,9 +147,7 @@ def test_a_template_that_ended_is_started_again(decoders, template):
     pool.close()
 
 
-def test_nothing_of_the_service_is_in_them(decoders, template, monkeypatch):
-    monkeypatch.setenv("DERMFED_REGISTRY_URL", "postgresql://dermfed:secret@db/registry")
-    monkeypatch.setenv("DERMFED_STORE", "/srv/secret")
+def test_nothing_of_the_service_is_in_them(decoders, template):
     pool = decoders(template=template, **LITTLE)
     assert sound(pool)
     decoder = worker(pool)

@@ -25,7 +25,8 @@ ROOT = Path(__file__).parents[3]
 
 def serve(database: str, store: str) -> None:
     """Answers until the other end of the input is closed."""
-    settings = ServeSettings(poll_seconds=0.2, threads=2, requests_per_minute=0, records=None)
+    limits = {"requests_per_minute": 0, "decode_seconds": 1}
+    settings = ServeSettings(poll_seconds=0.2, threads=2, records=None, **limits)
     application = build_app(settings, lambda: Registry.open(database, store))
     server = uvicorn.Server(uvicorn.Config(application, log_config=None, access_log=False))
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:

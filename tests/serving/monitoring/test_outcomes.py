@@ -11,7 +11,7 @@ import pytest
 from registry.outcomes.metrics import monitored
 from registry.outcomes.store import UNKNOWN, OutcomeStore
 from serving.metrics import Metrics
-from serving.monitoring import outcomes as keeping
+from serving.monitoring import outcomes
 from serving.monitoring.outcomes import AnswerKeeper
 from tests.registry.kept_answers import kept_answer
 from tests.thresholds import triage
@@ -77,9 +77,9 @@ def test_triage_is_kept_of_an_answer(serve, registry, promote, bundle, url):
         ({**MELANOMA, "label": "x" * 5000}, 413, "4,096 bytes"),
     ],
 )
-def test_what_is_no_outcome_is_refused_and_says_what_is(kept, problem, outcome, status, why):
-    id_ = kept.diagnose().json()["id"]
-    assert why in problem(give(kept, id_, outcome), status)["detail"]
+def test_what_is_no_outcome_is_refused_and_says_what_is(keeping, problem, outcome, status, why):
+    id_ = keeping.diagnose().json()["id"]
+    assert why in problem(give(keeping, id_, outcome), status)["detail"]
 
 
 def test_another_keys_diagnosis_is_unknown_to_it_but_not_to_an_operator(kept, registry, problem):
@@ -102,10 +102,10 @@ def test_another_keys_diagnosis_is_unknown_to_it_but_not_to_an_operator(kept, re
     assert give(kept, id_, headers=headers["ward"]).json()["taken"] == "known already"
 
 
-def test_a_page_of_another_site_gives_none(kept, problem):
-    id_ = kept.diagnose().json()["id"]
+def test_a_page_of_another_site_gives_none(keeping, problem):
+    id_ = keeping.diagnose().json()["id"]
     headers = {"Origin": "https://elsewhere.example", "Sec-Fetch-Site": "cross-site"}
-    problem(give(kept, id_, headers=headers), 403)
+    problem(give(keeping, id_, headers=headers), 403)
 
 
 def test_a_service_without_a_database_keeps_none_and_says_so(serve, registry, promote, bundle, problem):
@@ -132,8 +132,8 @@ def test_nothing_else_is_kept_of_an_answer(kept, database):
 
 @pytest.fixture
 def keeper(url, monkeypatch):
-    monkeypatch.setattr(keeping, "SECONDS", 0.01)
-    monkeypatch.setattr(keeping, "_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(outcomes, "SECONDS", 0.01)
+    monkeypatch.setattr(outcomes, "_AGAIN_SECONDS", 0.01)
     made = AnswerKeeper(url, Metrics())
     yield made
     made.close()
@@ -198,7 +198,7 @@ def test_an_answer_that_cannot_be_written_is_not_in_the_log(keeper, database, ca
 def test_what_comes_while_too_many_wait_is_lost_and_counted(url, monkeypatch):
     metrics = Metrics()
     keeper = AnswerKeeper(url, metrics)
-    monkeypatch.setattr(keeping, "WAITING", 2)
+    monkeypatch.setattr(outcomes, "WAITING", 2)
     for _ in range(5):
         keeper.put(kept_answer())
     assert metrics.registry.get_sample_value("dermfed_answers_not_kept_total") == 3

@@ -71,11 +71,11 @@ def test_two_clicks_on_the_page_of_an_answer_give_its_outcome(kept, picture, url
 
 
 @pytest.mark.parametrize("colour", [(250, 10, 10), (10, 250, 10), (10, 10, 250)])
-def test_nothing_is_chosen_beforehand_whatever_was_answered(kept, picture, colour):
+def test_nothing_is_chosen_beforehand_whatever_was_answered(keeping, picture, colour):
     """The form of one answer is that of any other: the same order, and nothing checked."""
     files = {"image": ("lesion.png", picture("PNG", colour=colour, size=(64, 48)), "image/png")}
-    answer = kept.client.post("/", files=files, headers=HTML)
-    page = look(kept, answer.headers["x-request-id"])
+    answer = keeping.client.post("/", files=files, headers=HTML)
+    page = look(keeping, answer.headers["x-request-id"])
     for html in (answer.text, page.text):
         form = last_form(html)
         offered = [one for one in form.all("input") if one["type"] == "radio"]
@@ -89,42 +89,42 @@ def test_nothing_is_chosen_beforehand_whatever_was_answered(kept, picture, colou
     assert re.search(r"<details>\s*<summary><h3>What was answered", page.text)
 
 
-def test_an_outcome_is_corrected_and_taken_back_on_the_page(kept, picture):
-    _, id_ = ask(kept, picture)
-    give(kept, id_)
-    assert give(kept, id_, filled(look(kept, id_).text, "AK", "follow-up")).status_code == 303
-    text = look(kept, id_).text
+def test_an_outcome_is_corrected_and_taken_back_on_the_page(keeping, picture):
+    _, id_ = ask(keeping, picture)
+    give(keeping, id_)
+    assert give(keeping, id_, filled(look(keeping, id_).text, "AK", "follow-up")).status_code == 303
+    text = look(keeping, id_).text
     assert "It does not stand any more." in text
     back = Texts(text[: text.index("outcome-form")])
     fields = {one["name"]: one["value"] for one in back.all("input")}
     assert fields["label"] == ""
-    assert give(kept, id_, fields).status_code == 303
-    page = Texts(look(kept, id_).text)
+    assert give(keeping, id_, fields).status_code == 303
+    page = Texts(look(keeping, id_).text)
     assert {"Taken back", "Give the outcome"} <= set(page.words)
     assert page.text.count("It does not stand any more.") == 2
 
 
-def test_where_another_picture_is_asked_for_no_outcome_is(kept, picture):
+def test_where_another_picture_is_asked_for_no_outcome_is(keeping, picture):
     files = {"image": ("lesion.png", picture("PNG", size=(4, 4)), "image/png")}
-    assert "outcome-form" not in kept.client.post("/", files=files, headers=HTML).text
+    assert "outcome-form" not in keeping.client.post("/", files=files, headers=HTML).text
 
 
-def test_an_older_page_overwrites_nothing(kept, picture):
-    _, id_ = ask(kept, picture)
-    empty = look(kept, id_).text
-    give(kept, id_)
-    seen = look(kept, id_).text
-    late = give(kept, id_, filled(empty, "NV", "dermatologist"))
+def test_an_older_page_overwrites_nothing(keeping, picture):
+    _, id_ = ask(keeping, picture)
+    empty = look(keeping, id_).text
+    give(keeping, id_)
+    seen = look(keeping, id_).text
+    late = give(keeping, id_, filled(empty, "NV", "dermatologist"))
     assert late.status_code == 409
     assert "Another outcome is known" in Texts(late.text).words
     again = last_form(late.text).all("input")
     assert [one["value"] for one in again if "checked" in one] == ["NV"]
     assert [one["max"] for one in again if "max" in one] == [str(TODAY + timedelta(days=1))]
-    assert give(kept, id_, filled(seen, "AK", "dermatologist")).status_code == 303
+    assert give(keeping, id_, filled(seen, "AK", "dermatologist")).status_code == 303
     # The page of the refusal shows what is known now, so that it can be corrected.
-    again = give(kept, id_, filled(seen, "NV", "dermatologist"))
+    again = give(keeping, id_, filled(seen, "NV", "dermatologist"))
     assert again.status_code == 409
-    assert give(kept, id_, filled(again.text, "NV", "dermatologist")).status_code == 303
+    assert give(keeping, id_, filled(again.text, "NV", "dermatologist")).status_code == 303
 
 
 @pytest.mark.parametrize(
@@ -141,15 +141,15 @@ def test_an_older_page_overwrites_nothing(kept, picture):
         ({"label": "x" * 5000}, 413, "4,096 bytes"),
     ],
 )
-def test_a_wrong_outcome_is_refused_on_a_page(kept, picture, changed, status, why):
-    _, id_ = ask(kept, picture)
+def test_a_wrong_outcome_is_refused_on_a_page(keeping, picture, changed, status, why):
+    _, id_ = ask(keeping, picture)
     fields = {name: value for name, value in (MELANOMA | changed).items() if value is not None}
-    answer = give(kept, id_, fields)
+    answer = give(keeping, id_, fields)
     assert (answer.status_code, answer.headers["content-security-policy"]) == (status, PAGE_POLICY)
     assert why in answer.text
     assert "<script>alert" not in answer.text
     assert "Erika" not in answer.text
-    assert "Nothing is known yet" in look(kept, id_).text
+    assert "Nothing is known yet" in look(keeping, id_).text
 
 
 @pytest.mark.parametrize(
@@ -163,11 +163,11 @@ def test_a_wrong_outcome_is_refused_on_a_page(kept, picture, changed, status, wh
         pytest.param(b"label=MEL", "multipart/form-data; boundary=x", 415, id="another kind of form"),
     ],
 )
-def test_what_no_page_of_ours_sends_is_refused(kept, picture, body, kind, status):
-    _, id_ = ask(kept, picture)
+def test_what_no_page_of_ours_sends_is_refused(keeping, picture, body, kind, status):
+    _, id_ = ask(keeping, picture)
     headers = {"Content-Type": kind, **HTML}
-    assert kept.client.post(f"/diagnoses/{id_}", content=body, headers=headers).status_code == status
-    assert "Nothing is known yet" in look(kept, id_).text
+    assert keeping.client.post(f"/diagnoses/{id_}", content=body, headers=headers).status_code == status
+    assert "Nothing is known yet" in look(keeping, id_).text
 
 
 SCOPES = {
@@ -210,15 +210,15 @@ def test_another_key_neither_sees_nor_gives_the_outcome_of_an_answer(kept, regis
     ],
     ids=["another site", "another origin", "control"],
 )
-def test_another_sites_form_gives_none(kept, picture, headers, status):
-    _, id_ = ask(kept, picture)
-    assert give(kept, id_, headers=headers).status_code == status
-    assert ("Nothing is known yet" in look(kept, id_).text) == (status == 403)
+def test_another_sites_form_gives_none(keeping, picture, headers, status):
+    _, id_ = ask(keeping, picture)
+    assert give(keeping, id_, headers=headers).status_code == status
+    assert ("Nothing is known yet" in look(keeping, id_).text) == (status == 403)
 
 
-def test_a_page_loads_nothing_and_has_nothing_of_a_person(kept, picture):
-    answer, id_ = ask(kept, picture, data={"tone": "fitzpatrick 5"})
-    page = look(kept, id_)
+def test_a_page_loads_nothing_and_has_nothing_of_a_person(keeping, picture):
+    answer, id_ = ask(keeping, picture, data={"tone": "fitzpatrick 5"})
+    page = look(keeping, id_)
     assert page.headers["content-security-policy"] == PAGE_POLICY
     assert page.headers["cache-control"] == "no-store"
     assert not re.search(r"<style|\sstyle=|\son\w+=|https?://|<img|<script", page.text)
