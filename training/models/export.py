@@ -18,6 +18,7 @@ import hashlib
 import io
 import pickle
 import warnings
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -203,7 +204,9 @@ class _WithoutTensors(pickle.Pickler):
     """Writes a model with the shapes of its tensors in place of them."""
 
     def persistent_id(self, obj: Any) -> Any:
-        """What is written for a tensor."""
+        """What is written for a tensor, and for hooks, whose numbers count up with every model."""
+        if isinstance(obj, OrderedDict) and any(isinstance(name, int) for name in obj):
+            return tuple(obj.values())
         return (tuple(obj.shape), str(obj.dtype)) if isinstance(obj, Tensor) else None
 
 

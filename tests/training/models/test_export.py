@@ -81,12 +81,13 @@ def test_whatever_was_exported_before_a_graph_has_its_own_structure_and_weights(
 
 
 def test_a_structure_is_traced_once(monkeypatch):
-    """Tracing parts what a timm model holds twice, which is no other structure."""
+    """Tracing parts what a timm model holds twice, and hooks are numbered: neither is another structure."""
     traced = []
     monkeypatch.setattr(export, "_TRACED", {})
     monkeypatch.setattr(export, "_trace", lambda *given: traced.append(given) or trace(*given))
-    model = build_model(ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]}), 3, seed=5)
-    assert export_graph(model, SIZE) == export_graph(model, SIZE)
+    config = ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]})
+    model, other = (build_model(config, 3, seed) for seed in (5, 6))
+    assert export_graph(model, SIZE) == export_graph(model, SIZE) != export_graph(other, SIZE)
     assert len(traced) == 1
 
 
