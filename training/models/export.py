@@ -204,7 +204,11 @@ class _WithoutTensors(pickle.Pickler):
     """Writes a model with the shapes of its tensors in place of them."""
 
     def persistent_id(self, obj: Any) -> Any:
-        """What is written for a tensor, and for hooks, whose numbers count up with every model."""
+        """Written for what no graph depends on: values and their origin, hooks' numbers, sets' order."""
+        if isinstance(obj, dict) and "_modules" in obj:
+            return {name: value for name, value in obj.items() if name != "origins"}
+        if isinstance(obj, set | frozenset):
+            return sorted(map(repr, obj))
         if isinstance(obj, OrderedDict) and any(isinstance(name, int) for name in obj):
             return tuple(obj.values())
         return (tuple(obj.shape), str(obj.dtype)) if isinstance(obj, Tensor) else None

@@ -215,20 +215,24 @@ def net(tmp_path, manifests) -> Callable[[Job], Net]:
     return build
 
 
-@pytest.fixture
-def here(tmp_path, manifests) -> Callable[[Job], RunResult]:
-    """`here(job)`: the same job on one machine."""
+@pytest.fixture(scope="session")
+def here(tmp_path_factory, manifests) -> Callable[[Job], RunResult]:
+    """`here(job)`: the same job on one machine, run once for all who ask."""
+
+    ran: dict[str, RunResult] = {}
 
     def run(job: Job) -> RunResult:
-        data = prepare(job.data, seed=job.seed, folder=tmp_path, cache=decoded(manifests))
-        folder = RunFolder(tmp_path / "here")
-        folder.path.mkdir()
+        if job.digest in ran:
+            return ran[job.digest]
+        folder = RunFolder(tmp_path_factory.mktemp("here"))
+        data = prepare(job.data, seed=job.seed, folder=folder.path, cache=decoded(manifests))
         engine = InProcessEngine(ClientAppParts(job, data, ClientStore(folder.store)), folder.spool)
         try:
             with MetricsLog(folder.metrics, Console(quiet=True)) as metrics_log:
-                return run_stages(job, data, engine, metrics_log, folder.path)
+                ran[job.digest] = run_stages(job, data, engine, metrics_log, folder.path)
         finally:
             engine.close()
+        return ran[job.digest]
 
     return run
 

@@ -22,7 +22,7 @@ CONFIG = ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]})
 
 def moved(flips, case=None, config=CONFIG):
     """A model with weights that no layer has at the start, the same with flips and without."""
-    model = initial_model(config.model_copy(update={"flips": flips}), 0, SIZE, 3, case).eval()
+    model = initial_model(config.model_copy(update={"flips": flips}), 0, SIZE, 2, case).eval()
     random = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for name, value in model.state_dict().items():

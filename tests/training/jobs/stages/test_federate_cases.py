@@ -54,7 +54,7 @@ def fitting_job(make_job, federate_block):
 
 def make_fitting_job(make_job, federate_block, calibrate=(), **blocks):
     stages = [federate_block(**FITS), {"stage": "export"}, {"stage": "calibrate", **dict(calibrate)}]
-    model = {"name": "resnet18", "options": {"channels": [4, 4, 8, 8]}, "flips": True}
+    model = {"flips": True, "fusion": {"width": 0}}
     return make_job(stages=stages, data={"unit": "lesion", "cases": CASES}, model=model, **blocks)
 
 
@@ -105,7 +105,7 @@ def test_a_converged_head_on_cases_is_exported_as_it_was_judged(
             {"stage": "export"},
         ],
         data={"unit": "lesion", "cases": CASES},
-        model={"weights": encoder_file, "fusion": {"width": width}},
+        model={"weights": encoder_file, "flips": True, "fusion": {"width": width}},
         privacy={"min_count": 1},
     )
     if width:
