@@ -1,7 +1,7 @@
 """A federation small enough to compute by hand: three clients of unequal size, made-up pictures."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.jobs.job import Job
 from training.jobs.pipeline import RunResult, run_stages
 from training.jobs.stages.base import Attest, Registrar, no_registry, unsigned
+from training.messages.message import Answer, Broadcast
 from training.models import build_model
 from training.models.classifier import float_state
 from training.rounds.server.checkpoint import Checkpoint, Checkpoints
@@ -239,6 +240,20 @@ def run_killed(
         return run_job(job, data, out=folder)
 
     return run
+
+
+@pytest.fixture
+def on_answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Broadcast, Answer], Answer]], None]:
+    """`on_answers(change)`: `change(request, answer)` is what the coordinator gets from now on."""
+    real = InProcessEngine.run_round
+
+    def arrange(change: Callable[[Broadcast, Answer], Answer]) -> None:
+        def run_round(self: InProcessEngine, broadcasts: Sequence[Broadcast]) -> list[Answer]:
+            return [change(*pair) for pair in zip(broadcasts, real(self, broadcasts), strict=True)]
+
+        monkeypatch.setattr(InProcessEngine, "run_round", run_round)
+
+    return arrange
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from registry.bundle.cases import AGE, SEX, CaseInput, number_of_patterns, patte
 from registry.bundle.errors import GraphError
 from registry.bundle.model import Graph
 from tests.closeness import assert_close_in_norm
+from tests.training.models.conftest import stirred
 from training.models import ModelConfig, initial_model
 from training.models.cases import FusionConfig
 from training.models.classifier import as_inputs
@@ -19,13 +20,7 @@ MODEL = ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]}, fusio
 
 
 def trained(case):
-    """Weights that no layer has at the start."""
-    model = initial_model(MODEL, 0, SIZE, 2, case).eval()
-    random = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape, generator=random))
-    return model
+    return stirred(initial_model(MODEL, 0, SIZE, 2, case))
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from registry.bundle.model import Graph, Promise
 from registry.bundle.model_check import check_answers
 from serving.inference.batcher import run_batch
 from tests.closeness import assert_close_in_norm
+from tests.training.models.conftest import stirred
 from training.models import ModelConfig, build_model, initial_model
 from training.models.cases import FusionConfig
 from training.models.export import ServedCases, ServedModel, export_graph, set_temperature
@@ -27,15 +28,6 @@ NETWORKS = {
         "norm of mean",
     ),
 }
-
-
-def stirred(model):
-    """Weights that no layer has at the start, and a head that is not zero."""
-    random = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape, generator=random))
-    return model.eval()
 
 
 def pictures(number=3):

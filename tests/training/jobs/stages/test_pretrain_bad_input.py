@@ -37,30 +37,10 @@ def vit(**options):
 # The command: a line that says how to mend it, and no training.
 
 WRONG = {
-    "a ratio that hides all": (
-        pretraining({**MAE, "mask_ratio": 1}),
-        vit(),
-        "stages.0.objective.mask_ratio: Input should be less than 1; found 1",
-    ),
     "an unknown objective": (
         pretraining({**MOCO, "name": "moko"}),
         vit(),
         "unknown objective `moko`; did you mean `moco`?",
-    ),
-    "an unknown exchange": (
-        pretraining(MOCO, exchange={"name": "featurs"}),
-        vit(),
-        "unknown exchange `featurs`; did you mean `features`?",
-    ),
-    "an exchange of what the objective does not have": (
-        pretraining(MAE, **FEATURES),
-        vit(),
-        "mae does not share features; use the exchange features with",
-    ),
-    "an objective without what it contrasts with": (
-        pretraining({**MOCO, "local_negatives": False}),
-        vit(),
-        "moco with local_negatives false has no negatives with exchange none; set `exchange: {name: feat",
     ),
     "patches that do not divide the picture": (
         pretraining(MAE),

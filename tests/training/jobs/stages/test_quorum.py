@@ -7,7 +7,7 @@ from registry.gates.fairness import RequiredSubgroupsGate
 from registry.gates.gate import Case
 from training.engines.in_process import InProcessEngine
 from training.errors import QuorumError
-from training.messages.message import Broadcast, Failure, Update
+from training.messages.message import Failure, Update
 from training.printing import print_summary
 
 LIGHT, DARK = {"light": (6, 4, 6, 6)}, {"dark": (6, 4, 6, 6)}
@@ -100,17 +100,13 @@ def test_fewer_than_the_quorum_stop_the_run(make_job, federate_block, run_job, d
         run_job(job_of(make_job, federate_block, 0.6), data)
 
 
-def test_an_answer_that_is_none_is_missing_too(make_job, federate_block, run_job, data, monkeypatch):
-    asked = InProcessEngine.run_round
+def test_an_answer_that_is_none_is_missing_too(make_job, federate_block, run_job, data, on_answers):
+    def wrong(request, answer):
+        if (request.ask, request.client) != ("test", "clinic-1"):
+            return answer
+        return Update(*request.address, scalars={"wrong": float("nan")})
 
-    def run_round(self, broadcasts):
-        answers = asked(self, broadcasts)
-        if broadcasts[0].ask != "test":
-            return answers
-        other = Broadcast("clinic-1", *broadcasts[1].address[1:])
-        return [answers[0], Update(*other.address, scalars={"wrong": float("nan")}), *answers[2:]]
-
-    monkeypatch.setattr(InProcessEngine, "run_round", run_round)
+    on_answers(wrong)
     ran = run_job(job_of(make_job, federate_block, 0.8), data)
     assert (
         "not a finite number"

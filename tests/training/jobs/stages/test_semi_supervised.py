@@ -162,17 +162,11 @@ def with_server(make_dataset):
     "policy", mostly_long([{"name": "validation"}, GATED_VALIDATION], GATED_VALIDATION), ids=str
 )
 def test_uploads_are_judged_by_the_server_which_is_not_asked_to_train(
-    job_of, run_job, run_killed, with_server, policy, monkeypatch
+    job_of, run_job, run_killed, with_server, policy, on_answers
 ):
     data = with_server(0, {"north": 3, "east": 0})
     asked = []
-    run_round = InProcessEngine.run_round
-
-    def watched(self, broadcasts):
-        asked.extend((b.client, b.ask) for b in broadcasts)
-        return run_round(self, broadcasts)
-
-    monkeypatch.setattr(InProcessEngine, "run_round", watched)
+    on_answers(lambda request, answer: asked.append((request.client, request.ask)) or answer)
     job = job_of({"peers": 2, "policy": policy}, participation=0.5)
     ran = run_job(job, data)
     assert asked.count(("server", "judge")) == 4 * 2
@@ -210,19 +204,13 @@ def test_supervised_rounds_ask_only_clients_with_labels_and_fixmatch_all(
     assert set(ran.lines[0]["models"]["global"]["scalars"]) == {"north", "south", "east"}
 
 
-def test_a_client_that_diverges_teaches_nobody(job_of, run_job, few_labels, monkeypatch, make_job):
-    run_round = InProcessEngine.run_round
+def test_a_client_that_diverges_teaches_nobody(job_of, run_job, few_labels, on_answers):
+    def broken(request, answer):
+        if (request.ask, answer.client) != ("fit", "south"):
+            return answer
+        return replace(answer, tensors={name: value * torch.nan for name, value in answer.tensors.items()})
 
-    def broken(self, broadcasts):
-        answers = run_round(self, broadcasts)
-        return [
-            replace(answer, tensors={name: tensor * torch.nan for name, tensor in answer.tensors.items()})
-            if broadcast.ask == "fit" and answer.client == "south"
-            else answer
-            for broadcast, answer in zip(broadcasts, answers, strict=True)
-        ]
-
-    monkeypatch.setattr(InProcessEngine, "run_round", broken)
+    on_answers(broken)
     job = job_of({"peers": 3}, rounds=2)
     job = job.model_copy(update={"engine": job.engine.model_copy(update={"min_clients": 3})})
     ran = run_job(job, few_labels)
