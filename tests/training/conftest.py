@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,21 @@ def make(
     return MadeDataset(held, tuple(sizes))
 
 
+def withheld(dataset: MadeDataset, keep: Mapping[str, int | None]) -> MadeDataset:
+    """With labels on so many training pictures of each client, on all of them where it is None."""
+
+    def cut(examples: Examples, count: int) -> Examples:
+        labels = np.where(np.arange(len(examples)) < count, examples.labels, -1)
+        return replace(examples, labels=labels)
+
+    of_training = {(client, "train"): count for client, count in keep.items() if count is not None}
+    held = {
+        place: cut(examples, of_training[place]) if place in of_training else examples
+        for place, examples in dataset.held.items()
+    }
+    return replace(dataset, held=held)
+
+
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """`base` with `changes`, blocks merged key by key."""
     both = {
@@ -103,7 +118,7 @@ BASE: dict[str, Any] = {
         "image_size": 16,
         "subgroups": {"scale": "fitzpatrick", "groups": {"light": ["1", "2", "3"], "dark": ["4", "5", "6"]}},
     },
-    "model": {"name": "resnet18", "options": {"channels": [4, 8, 16, 32]}},
+    "model": {"name": "resnet18", "options": {"channels": [4, 8, 16, 32], "layers": [1, 1, 2, 2]}},
     "engine": {"workers": 1, "threads_per_client": 1, "device": "cpu"},
     "privacy": {"min_count": 2},
 }

@@ -8,6 +8,7 @@ from registry.bundle.cases import AGE, SEX, CaseInput, number_of_patterns, patte
 from registry.bundle.errors import GraphError
 from registry.bundle.model import Graph
 from tests.closeness import assert_close_in_norm
+from tests.training.conftest import BASE
 from tests.training.models.conftest import stirred
 from training.models import ModelConfig, initial_model
 from training.models.cases import FusionConfig
@@ -16,11 +17,11 @@ from training.models.export import answer, export_graph, graph_inputs, largest_d
 
 SIZE = 16
 CASE = CaseInput(slots=3, kinds=("close-up", "dermoscopic"), facts=(AGE, SEX))
-MODEL = ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]}, fusion=FusionConfig(width=4))
+MODEL = ModelConfig(**BASE["model"], fusion=FusionConfig(width=4))
 
 
 def trained(case):
-    return stirred(initial_model(MODEL, 0, SIZE, 2, case))
+    return stirred(initial_model(MODEL, 0, SIZE, 2, case), 0.2 if case else 0.1)
 
 
 @pytest.fixture(scope="module")

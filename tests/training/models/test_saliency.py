@@ -10,6 +10,7 @@ from registry.bundle.model import Graph, Promise
 from registry.bundle.model_check import check_answers
 from serving.inference.batcher import run_batch
 from tests.closeness import assert_close_in_norm
+from tests.training.conftest import BASE
 from tests.training.models.conftest import stirred
 from training.models import ModelConfig, build_model, initial_model
 from training.models.cases import FusionConfig
@@ -86,7 +87,7 @@ def test_an_encoder_that_pools_otherwise_or_to_one_cell_has_no_map(config):
 @pytest.fixture(scope="module")
 def exported():
     """A classifier, and its graph."""
-    model = stirred(build_model(ModelConfig(**RESNET), 3, 0))
+    model = stirred(build_model(ModelConfig(**BASE["model"]), 2, 0), 0.1)
     return model, export_graph(model, SIZE)
 
 

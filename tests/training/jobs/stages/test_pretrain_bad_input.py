@@ -1,11 +1,9 @@
 """What a user can get wrong about pre-training, and what becomes of clients that hold little."""
 
-from dataclasses import replace
-
-import numpy as np
 import pytest
 import torch
 
+from tests.training.conftest import withheld
 from training.errors import QuorumError
 from training.models import ModelConfig
 
@@ -156,9 +154,7 @@ def test_a_client_without_labels_pretrains_and_is_not_asked_to_fine_tune(
     run_job, make_job, federate_block, dataset
 ):
     """Its test pictures still count for the model that the others train."""
-    bare = dataset.examples("west", "train")
-    bare = replace(bare, labels=np.full_like(bare.labels, -1))
-    data = replace(dataset, held={**dataset.held, ("west", "train"): bare})
+    data = withheld(dataset, {"west": 0})
     stages = [
         pretraining(MOCO, **FEATURES),
         {"stage": "finetune", "epochs": 1, "objective": SUPERVISED},

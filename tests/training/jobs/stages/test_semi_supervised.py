@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tests.thorough import mostly_long
+from tests.training.conftest import withheld
 from training.engines.in_process import InProcessEngine
 from training.errors import CheckpointError, JobError
 from training.rounds.server.plan import choose_cohort
@@ -29,22 +30,6 @@ FIXMATCH = {
     "strong": {"operations": 1, "magnitude": 10},
     "optimizer": {"name": "adam", "lr": 0.002},
 }
-
-
-def withheld(dataset, keep):
-    """The dataset with labels on so many training pictures of each client, all of them where it is None."""
-
-    def cut(examples, count):
-        labels = np.where(np.arange(len(examples)) < count, examples.labels, -1)
-        return replace(examples, labels=labels)
-
-    held = {
-        (client, split): examples
-        if split != "train" or keep.get(client) is None
-        else cut(examples, keep[client])
-        for (client, split), examples in dataset.held.items()
-    }
-    return replace(dataset, held=held)
 
 
 @pytest.fixture
