@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 import torch
 import yaml
@@ -87,6 +88,37 @@ def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def pictures_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where pictures are drawn and decoded, once for all tests."""
     return tmp_path_factory.mktemp("cache")
+
+
+class Traced(dict[str, Any]):
+    """Graphs that any worker of this run has traced, which takes seconds: also in a folder of all of them."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        if key not in self and (path := self.folder / key).exists():
+            return onnx.load_from_string(path.read_bytes())
+        return super().get(key, default)
+
+    def __setitem__(self, key: str, traced: Any) -> None:
+        super().__setitem__(key, traced)
+        if not (path := self.folder / key).exists():
+            written = path.with_suffix(f".{os.getpid()}")
+            written.write_bytes(traced.SerializeToString())
+            written.replace(path)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def traced_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What one worker has traced the others need not."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            folder = tmp_path_factory.getbasetemp().parent / "traced"
+            patch.setattr("training.models.export._TRACED", Traced(folder))
+        yield
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """A federation small enough to compute by hand: three clients of unequal size, made-up pictures."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.jobs.job import Job
 from training.jobs.pipeline import RunResult, run_stages
 from training.jobs.stages.base import Attest, Registrar, no_registry, unsigned
+from training.messages.message import Answer, Broadcast
 from training.models import build_model
 from training.models.classifier import float_state
 from training.rounds.server.checkpoint import Checkpoint, Checkpoints
@@ -86,6 +87,21 @@ def make(
     return MadeDataset(held, tuple(sizes))
 
 
+def withheld(dataset: MadeDataset, keep: Mapping[str, int | None]) -> MadeDataset:
+    """With labels on so many training pictures of each client, on all of them where it is None."""
+
+    def cut(examples: Examples, count: int) -> Examples:
+        labels = np.where(np.arange(len(examples)) < count, examples.labels, -1)
+        return replace(examples, labels=labels)
+
+    of_training = {(client, "train"): count for client, count in keep.items() if count is not None}
+    held = {
+        place: cut(examples, of_training[place]) if place in of_training else examples
+        for place, examples in dataset.held.items()
+    }
+    return replace(dataset, held=held)
+
+
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """`base` with `changes`, blocks merged key by key."""
     both = {
@@ -102,7 +118,7 @@ BASE: dict[str, Any] = {
         "image_size": 16,
         "subgroups": {"scale": "fitzpatrick", "groups": {"light": ["1", "2", "3"], "dark": ["4", "5", "6"]}},
     },
-    "model": {"name": "resnet18", "options": {"channels": [4, 8, 16, 32]}},
+    "model": {"name": "resnet18", "options": {"channels": [4, 8, 16, 32], "layers": [1, 1, 2, 2]}},
     "engine": {"workers": 1, "threads_per_client": 1, "device": "cpu"},
     "privacy": {"min_count": 2},
 }
@@ -239,6 +255,20 @@ def run_killed(
         return run_job(job, data, out=folder)
 
     return run
+
+
+@pytest.fixture
+def on_answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Broadcast, Answer], Answer]], None]:
+    """`on_answers(change)`: `change(request, answer)` is what the coordinator gets from now on."""
+    real = InProcessEngine.run_round
+
+    def arrange(change: Callable[[Broadcast, Answer], Answer]) -> None:
+        def run_round(self: InProcessEngine, broadcasts: Sequence[Broadcast]) -> list[Answer]:
+            return [change(*pair) for pair in zip(broadcasts, real(self, broadcasts), strict=True)]
+
+        monkeypatch.setattr(InProcessEngine, "run_round", run_round)
+
+    return arrange
 
 
 @pytest.fixture

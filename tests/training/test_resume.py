@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 
 import training.run
 from registry.bundle.folder import read_bundle
+from tests.thorough import mostly_long
 from training.rounds.server.checkpoint import Checkpoint, Checkpoints
 
 ROOT = Path(training.run.__file__).parents[1]
@@ -97,7 +98,7 @@ def undisturbed(folder: Path, make_job: Any, run_job: Any, cut_at: Any) -> Path:
     return folder / "run"
 
 
-@pytest.mark.parametrize("part", [0, 1, 2])
+@pytest.mark.parametrize("part", mostly_long([0, 1, 2], 0, 2))
 def test_a_power_cut_at_any_write_changes_nothing(part, undisturbed, make_job, run_job, cut_at, tmp_path):
     total = int((undisturbed.parent / "writes").read_text())
     assert total > 30, "the client store is in play"

@@ -39,22 +39,20 @@ def test_the_schema_knows_every_block_and_part(train_command):
     assert not unresolved, "every reference of a JSON Schema leads somewhere"
 
 
-def test_recipes_are_listed_with_their_papers(train_command):
-    rows = json.loads(train_command("--recipes", "--json").out)
+def test_recipes_are_listed_with_their_papers_by_group_each_before_its_variants(train_command):
+    listed = json.loads(train_command("--recipes", "--json").out)
     there = {path.stem for path in FOLDER.rglob("*.yaml")}
-    assert {row["name"].partition("@")[0] for row in rows} == there - {path.stem for path in BASES.iterdir()}
-    for row in rows:
+    assert {row["name"].partition("@")[0] for row in listed} == there - {
+        path.stem for path in BASES.iterdir()
+    }
+    text = train_command("--recipes").out
+    shown = flat(text)
+    for row in listed:
         assert Path(row["path"]).is_file()
         assert row["paper"]
         assert row["system"]
-    shown = flat(train_command("--recipes").out)
-    for row in rows:
         assert flat(row["note"]) in shown
-
-
-def test_systems_are_listed_by_group_each_before_its_variants(train_command):
-    rows = {row["name"]: row for row in json.loads(train_command("--recipes", "--json").out)}
-    told = train_command("--recipes").out.splitlines()
+    rows, told = {row["name"]: row for row in listed}, text.splitlines()
     heads = [told.index(title) for title in GROUPS.values()]
     assert heads == sorted(heads)
     for group, start, end in zip(GROUPS, heads, [*heads[1:], len(told)], strict=True):
@@ -69,6 +67,7 @@ def test_systems_are_listed_by_group_each_before_its_variants(train_command):
     assert rows["fedperl"]["also"] == ["ten-hospitals", "few-labelled", "labels-at-server"]
 
 
+@pytest.mark.usefixtures("without_report")
 def test_a_job_is_named_with_its_variants_by_its_file_and_a_built_in_one_by_its_name(
     train_command, tiny, tmp_path, monkeypatch
 ):
@@ -88,6 +87,7 @@ def test_a_job_is_named_with_its_variants_by_its_file_and_a_built_in_one_by_its_
     assert "fedmatch.yaml has no variant `pluss`; did you mean `plus`? valid: ten-hospitals, " in ended.err
 
 
+@pytest.mark.usefixtures("without_report")
 def test_finished_runs_are_compared(train_command, job_file, tiny, tmp_path):
     job = job_file(tiny)
     for name in ("one", "two"):
@@ -129,10 +129,22 @@ def test_a_key_that_cannot_sign_is_told_before_anything_is_trained(
     assert not (tmp_path / "run").exists()
 
 
-def test_over_a_federation_the_coordinator_signs(train_command, job_file, tiny, tmp_path):
-    ended = train_command(job_file(tiny), "--engine", "nvflare", "--key", tmp_path / "my.key")
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            ("--engine", "nvflare", "--key", "my.key"),
+            "over a federation the coordinator measures and signs: set DERMFED_SIGNING_KEY there",
+        ),
+        (("--without", "east"), "--without dismisses a hospital of a federation; it needs --engine nvflare"),
+    ],
+)
+def test_what_is_of_a_federation_or_of_one_machine_alone_is_refused_elsewhere(
+    train_command, job_file, tiny, options, told
+):
+    ended = train_command(job_file(tiny), *options)
     assert ended.code == 2
-    assert "over a federation the coordinator measures and signs: set DERMFED_SIGNING_KEY there" in ended.err
+    assert told in ended.err
 
 
 def test_check_of_a_federation_needs_no_pictures(train_command, job_file, tiny, tmp_path):
@@ -252,12 +264,6 @@ def test_a_run_that_only_pre_trains_ends_well_without_a_report(train_command, jo
     assert ended.code == 0, ended.err
     assert "report: none, since no stage judged a model on test pictures" in ended.out
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["test"] is None
-
-
-def test_only_hospitals_of_a_federation_are_dismissed(job_file, tiny, train_command):
-    ended = train_command(job_file(tiny), "--without", "east")
-    assert ended.code == 2
-    assert "--without dismisses a hospital of a federation; it needs --engine nvflare" in ended.err
 
 
 def test_both_commands_are_one_and_warn_of_nothing(quiet_environment, train_command):

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
+from tests.training.jobs.test_job import JOB
 from training.data.subgroups import IntersectionConfig, ToneGroups
 from training.errors import JobError
 from training.jobs.job import Job, read_job
@@ -17,20 +18,6 @@ from training.messages.message import Broadcast
 from training.rounds.client.evaluate import evaluate
 from training.rounds.requests import EvaluateRequest, unpack_blocks
 
-JOB = {
-    "name": "identity",
-    "seed": 4,
-    "data": {"manifest": "a.csv", "image_size": 32, "clients": {"by": "iid", "count": 3}},
-    "model": {"name": "resnet18"},
-    "stages": [
-        {
-            "stage": "federate",
-            "rounds": 3,
-            "objective": {"name": "supervised", "augment": {"rotation": 10}},
-            "aggregator": {"name": "fedauto"},
-        }
-    ],
-}
 TWO_SCALES = """
 groups:
   dark: {fitzpatrick: [5, VI], milk10k: [0, 1, 2]}

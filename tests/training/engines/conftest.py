@@ -21,7 +21,7 @@ from clients.node.request_handler import RequestHandler
 from clients.store import ClientStore
 from training.engines.flare.calls import ChannelError, Heartbeat, SiteRefusedError
 from training.engines.flare.session import CoordinatorSession
-from training.engines.flare.wire import Payload
+from training.engines.flare.wire import Payload, ResponseHeader, read_payload
 from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.errors import CheckpointError, MessageError, public_message
 from training.jobs.job import Job
@@ -215,20 +215,24 @@ def net(tmp_path, manifests) -> Callable[[Job], Net]:
     return build
 
 
-@pytest.fixture
-def here(tmp_path, manifests) -> Callable[[Job], RunResult]:
-    """`here(job)`: the same job on one machine."""
+@pytest.fixture(scope="session")
+def here(tmp_path_factory, manifests) -> Callable[[Job], RunResult]:
+    """`here(job)`: the same job on one machine, run once for all who ask."""
+
+    ran: dict[str, RunResult] = {}
 
     def run(job: Job) -> RunResult:
-        data = prepare(job.data, seed=job.seed, folder=tmp_path, cache=decoded(manifests))
-        folder = RunFolder(tmp_path / "here")
-        folder.path.mkdir()
+        if job.digest in ran:
+            return ran[job.digest]
+        folder = RunFolder(tmp_path_factory.mktemp("here"))
+        data = prepare(job.data, seed=job.seed, folder=folder.path, cache=decoded(manifests))
         engine = InProcessEngine(ClientAppParts(job, data, ClientStore(folder.store)), folder.spool)
         try:
             with MetricsLog(folder.metrics, Console(quiet=True)) as metrics_log:
-                return run_stages(job, data, engine, metrics_log, folder.path)
+                ran[job.digest] = run_stages(job, data, engine, metrics_log, folder.path)
         finally:
             engine.close()
+        return ran[job.digest]
 
     return run
 
@@ -239,6 +243,24 @@ def until(condition: Callable[[], bool], seconds: float = 120) -> None:
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.02)
+
+
+@pytest.fixture
+def heard() -> Callable[[Net], list[tuple[ResponseHeader, dict[str, Any]]]]:
+    """`heard(net)`: every answer that reaches the coordinator, as (header, tensors), from now on."""
+
+    def listen(there: Net) -> list[tuple[ResponseHeader, dict[str, Any]]]:
+        found = []
+        for channel in there.channels.values():
+
+            def note(header: str, answer: tuple[str, Payload]) -> tuple[str, Payload]:
+                found.append((ResponseHeader.model_validate_json(answer[0]), dict(read_payload(answer[1]))))
+                return answer
+
+            channel.after_ask = note
+        return found
+
+    return listen
 
 
 @pytest.fixture

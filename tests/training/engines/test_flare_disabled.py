@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from clients.federation.site_status import FILE, REASON, DisabledHospitals
+from tests.training.engines.test_flare_supervision import OTHERS, asks
 from training.engines.flare import flare_calls
 from training.engines.flare.calls import Channel, ChannelError
 
-OTHERS = ["north", "south", "west"]
 ALL = ["north", "south", "east", "west"]
 
 
@@ -53,11 +53,6 @@ def guarded(tmp_path):
     return guard
 
 
-def asks_fit(header, round_):
-    read = json.loads(header)
-    return (read["ask"], read["round"]) == ("fit", round_)
-
-
 @pytest.mark.parametrize("guard", [True, False])
 def test_an_answer_of_a_disabled_hospital_is_dropped_and_rounds_go_on(own_job, net, disable, guarded, guard):
     """Its process has the request of round 2 already. Without the guard it takes part to the end."""
@@ -65,7 +60,7 @@ def test_an_answer_of_a_disabled_hospital_is_dropped_and_rounds_go_on(own_job, n
     ends = guarded(there) if guard else dict(there.channels)
 
     def after(header, answer):
-        if asks_fit(header, 2):
+        if asks(header, "fit", 2):
             disable("east")
         return answer
 
@@ -90,7 +85,7 @@ def test_a_run_that_needs_it_waits_and_is_the_same_once_it_is_enabled(
     done, ran = [], []
 
     def before(header):
-        if asks_fit(header, 2) and not done:
+        if asks(header, "fit", 2) and not done:
             done.append(1)
             disable("east")
 

@@ -3,7 +3,6 @@
 import pytest
 
 from tests.training.engines.test_flare_same_weights import bytes_of
-from training.engines.flare.wire import ResponseHeader, read_payload
 from training.jobs.disclosure_report import MASKED, disclosures, over_network
 from training.jobs.job import Job
 from training.privacy.secagg.messages import EARLIER, KEYS, LAYOUT, REQUESTS
@@ -87,29 +86,24 @@ def test_a_probe_finds_over_a_network_what_it_finds_on_one_machine(data, before,
     assert "by_client" not in far.stages[key].outcome.facts, "counts of four hospitals travel under masks"
 
 
-def test_what_a_probe_has_hospitals_send_is_in_the_table(probe_job, net):
+def test_what_a_probe_has_hospitals_send_is_in_the_table(probe_job, net, heard):
     job = over_network(probe_job({}))
-    there, heard = net(job), {}
-    for channel in there.channels.values():
-
-        def note(header, answer):
-            read = ResponseHeader.model_validate_json(answer[0])
-            heard.setdefault(read.ask, []).append(set(read_payload(answer[1])))
-            return answer
-
-        channel.after_ask = note
+    there = net(job)
+    answers, sent = heard(there), {}
     there.run()
+    for header, tensors in answers:
+        sent.setdefault(header.ask, []).append(set(tensors))
     table = {row.topic: row for row in disclosures(job, ("north", "south", "east", "west"))}
     assert table.keys() == {
         "introduction", "census", "canary", "weights", "scalars", "counts", "neighbours"
     }  # fmt: skip
-    assert heard.keys() - set(REQUESTS) == {"census", "canary", "embed", "fit", "test", "neighbours"}
-    assert heard["embed"] == [set()] * 4
-    assert all(tensors == {"head.weight", "head.bias"} for tensors in heard["fit"])
+    assert sent.keys() - set(REQUESTS) == {"census", "canary", "embed", "fit", "test", "neighbours"}
+    assert sent["embed"] == [set()] * 4
+    assert all(tensors == {"head.weight", "head.bias"} for tensors in sent["fit"])
     assert table["weights"].coordinator == "its model, after every round"
     for ask, topic in (("test", "counts"), ("neighbours", "neighbours")):
         assert table[topic].coordinator == MASKED
-        assert all({KEYS, LAYOUT} <= tensors <= {KEYS, LAYOUT, EARLIER} for tensors in heard[ask])
+        assert all({KEYS, LAYOUT} <= tensors <= {KEYS, LAYOUT, EARLIER} for tensors in sent[ask])
 
 
 @pytest.mark.long

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from training.engines.flare.calls import StoppedError
-from training.engines.flare.wire import ResponseHeader, read_payload
 from training.privacy.secagg.messages import CONFIRM, KEYS, LAYOUT, MASKED, REQUESTS, UNMASK
 from training.privacy.secagg.sums import tolerance
 
@@ -38,24 +37,6 @@ def asks(header, ask, round_=None, of=None):
         and round_ in (None, read["round"])
         and of in (None, read.get("options", {}).get("of"))
     )
-
-
-@pytest.fixture
-def heard():
-    """`heard(net)`: every answer that reaches the coordinator, as (header, tensors), from now on."""
-
-    def listen(there):
-        found = []
-        for channel in there.channels.values():
-
-            def note(header, answer, inner=channel.after_ask):
-                found.append((ResponseHeader.model_validate_json(answer[0]), read_payload(answer[1])))
-                return inner(header, answer)
-
-            channel.after_ask = note
-        return found
-
-    return listen
 
 
 @pytest.mark.parametrize("aggregator", [pytest.param("fedavg", marks=pytest.mark.long), "fedauto"])

@@ -2,7 +2,6 @@
 
 import pytest
 
-from training.engines.flare.wire import ResponseHeader, read_payload
 from training.jobs.disclosure_report import MASKED, disclosures, over_network
 from training.privacy.secagg.messages import EARLIER, KEYS, LAYOUT, REQUESTS
 from training.rounds.census import CENSUS
@@ -38,24 +37,18 @@ WITH_LOSSES, WITH_SCALARS = {"fit"}, {"parity", CENSUS}
     ],
     ids=["by default", "weights alone"],
 )
-def test_every_answer_is_as_the_table_says(own_job, net, federate_block, privacy, masked):
+def test_every_answer_is_as_the_table_says(own_job, net, heard, federate_block, privacy, masked):
     stages = [federate_block(rounds=1), {"stage": "export"}, {"stage": "calibrate", "sensitivity": 0.6}]
     job = over_network(own_job(stages=stages, privacy={"min_count": 2, **privacy}))
-    there, answers = net(job), []
-    for channel in there.channels.values():
-
-        def note(header, answer):
-            answers.append((ResponseHeader.model_validate_json(answer[0]), read_payload(answer[1])))
-            return answer
-
-        channel.after_ask = note
+    there = net(job)
+    answers = heard(there)
     there.run()
     table = {row.topic: row for row in disclosures(job, NAMES)}
 
     assert {topic for topic, row in table.items() if row.coordinator == MASKED} == masked
     assert ("at_thresholds" in {header.ask for header, _ in answers}) == ("calibration" in masked)
-    heard = {TOPICS[header.ask] for header, _ in answers if header.ask not in EMPTY}
-    assert heard == table.keys() - {"introduction", "scalars"}
+    told_of = {TOPICS[header.ask] for header, _ in answers if header.ask not in EMPTY}
+    assert told_of == table.keys() - {"introduction", "scalars"}
     for header, tensors in answers:
         if header.ask in REQUESTS:
             continue

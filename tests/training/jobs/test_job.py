@@ -397,6 +397,7 @@ def test_what_is_wrong_with_an_extension_is_named_with_what_to_do(write, tmp_pat
     assert told.replace("{folder}", str(tmp_path)) in str(refused.value)
 
 
+@pytest.mark.usefixtures("without_report")
 def test_a_run_resolves_what_it_extends_and_looks_for_pictures_beside_the_file_that_is_run(
     train_command, tiny, write, tmp_path
 ):
@@ -511,29 +512,20 @@ def test_with_folds_nothing_is_kept_for_calibration_alone(make_job):
     assert make_job(**job).data.split.calibration == 0.1
 
 
-HEAD = {"stage": "federate", "fit": "converged", "trainable": {"name": "head"}}
 SEVERAL = {"encoders": [{"name": "resnet18", "weights": "x"}, {"name": "resnet34", "weights": "y"}]}
 
 
 @pytest.mark.parametrize(
     ("stages", "privacy", "reason"),
     [
-        ([HEAD, {"stage": "export"}], {}, None),
-        ([HEAD, {"stage": "personalize", "strategy": {"name": "none"}}], {}, None),
+        ([CONVERGED, {"stage": "export"}], {}, None),
+        ([CONVERGED, {"stage": "personalize", "strategy": {"name": "none"}}], {}, None),
         (["rounds"], {}, "stage federate works on one encoder"),
         (["last"], {}, "stage federate works on one encoder"),
         (["rounds on features"], {}, None),
-        ([{"stage": "probe", "rounds": 1}, HEAD], {}, "stage probe works on one encoder"),
-        (
-            [HEAD, {"stage": "personalize", "strategy": {"name": "head", "epochs": 1}}],
-            {},
-            "stage personalize",
-        ),
-        (
-            [{"stage": "finetune", "epochs": 1, "objective": {"name": "supervised"}}, HEAD],
-            {},
-            "stage finetune",
-        ),
+        ([{"stage": "probe", "rounds": 1}, CONVERGED], {}, "stage probe works on one encoder"),
+        ([CONVERGED, {"stage": "personalize", "strategy": FINETUNE}], {}, "stage personalize"),
+        ([{"stage": "finetune", "epochs": 1, "objective": FINETUNE["objective"]}, CONVERGED], {}, "finetune"),
         (["rounds on features"], {"counts": {"epsilon": 1.0}}, "projected by exact sums of features"),
         (
             ["rounds on features"],

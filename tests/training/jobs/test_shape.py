@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from tests.thorough import mostly_long
 from training.jobs.job import Job, read_job
 from training.jobs.job_file import apply_change, read_plain, set_value
 from training.jobs.recipes import read_recipes
@@ -129,22 +130,22 @@ def test_a_part_of_another_distribution_is_left_to_the_full_validation():
     assert told(job) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        (
-            "name: x\nextends: demo\nchanges: {stages.federate.runds: 0}\n",
-            "stages.0.runds: unknown key `runds`; did you mean `rounds`?",
-        ),
-        (
-            "name: x\nextends: demo\nchanges:\n  seed: 1\n  seed: 2\n",
-            "lines 4 and 5: the key 'seed' is there twice",
-        ),
-        ("name: x\ndata:\n\tseed: 1\n", "line 3, column 1: a tab; indent with spaces"),
-        ("name: x\nseed: 1: 2\n", "line 2, column 8: mapping values are not allowed here"),
-        ("name: x\nextends: demmo\n", "did you mean `demo`"),
-    ],
-)
+EARLY = [
+    (
+        "name: x\nextends: demo\nchanges: {stages.federate.runds: 0}\n",
+        "stages.0.runds: unknown key `runds`; did you mean `rounds`?",
+    ),
+    (
+        "name: x\nextends: demo\nchanges:\n  seed: 1\n  seed: 2\n",
+        "lines 4 and 5: the key 'seed' is there twice",
+    ),
+    ("name: x\ndata:\n\tseed: 1\n", "line 3, column 1: a tab; indent with spaces"),
+    ("name: x\nseed: 1: 2\n", "line 2, column 8: mapping values are not allowed here"),
+    ("name: x\nextends: demmo\n", "did you mean `demo`"),
+]
+
+
+@pytest.mark.parametrize(("text", "line"), mostly_long(EARLY, EARLY[0]))
 def test_a_wrong_job_is_refused_before_torch_is_imported(tmp_path, text, line):
     (tmp_path / "job.yaml").write_text(text)
     code = (

@@ -331,15 +331,12 @@ def test_a_run_ends_with_the_same_weights_and_its_rounds_are_there(store, run_jo
     assert [run.info.status for run in store.runs.values()] == ["FINISHED"]
 
 
+@pytest.mark.usefixtures("store")
 def test_a_store_that_is_not_reached_ends_no_run(run_job, make_job, tmp_path, monkeypatch):
-    modules = Store().modules()
-
     def unreachable(uri):
         raise ConnectionError(f"{uri} is not reached")
 
-    modules["mlflow.tracking"].MlflowClient = unreachable
-    for name, module in modules.items():
-        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(sys.modules["mlflow.tracking"], "MlflowClient", unreachable)
     said = []
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://nowhere:5000")
     job = make_job(tracking={"mlflow": True})

@@ -10,6 +10,7 @@ from training.messages import tensor_file
 from training.messages.tensor_file import FORMAT, pack_tensors, read_tensors, save_tensors, write_tensors
 
 JOB = "sha256:abc"
+OF_SOMEBODY_ELSE = (None, {"dermfed": "{"}, {"other": "{}"})
 TENSORS = {"weight": torch.tensor([[1.0, -0.0], [float("inf"), 3e-40]]), "step": torch.tensor(3)}
 
 
@@ -48,25 +49,22 @@ def test_the_bytes_are_those_that_the_library_writes(tmp_path):
     assert (tmp_path / "file.safetensors").read_bytes() == save(whole, {"said": "ä"})
 
 
-def test_the_file_of_another_job_is_refused(tmp_path):
+def metadata(**header):
+    return {"dermfed": json.dumps({"format": FORMAT, "job": JOB, **header})}
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (metadata(job="sha256:other"), "belongs to job sha256:other, not to sha256:abc; use another"),
+        (metadata(format=FORMAT + 1), f"has format {FORMAT + 1}; this version reads {FORMAT} alone"),
+        *((other, r"file\.safetensors cannot be read .*remove it") for other in OF_SOMEBODY_ELSE),
+    ],
+)
+def test_the_file_of_another_job_format_or_program_is_refused(tmp_path, written, said):
     path = tmp_path / "file.safetensors"
-    write_tensors(path, JOB, {}, TENSORS)
-    with pytest.raises(CheckpointError, match="belongs to job sha256:abc, not to sha256:other; use another"):
-        read_tensors(path, "sha256:other")
-
-
-def test_another_format_is_refused(tmp_path):
-    path = tmp_path / "file.safetensors"
-    save_file(TENSORS, path, metadata={"dermfed": json.dumps({"format": FORMAT + 1, "job": JOB})})
-    with pytest.raises(CheckpointError, match=f"has format {FORMAT + 1}; this version reads {FORMAT} alone"):
-        read_tensors(path, JOB)
-
-
-@pytest.mark.parametrize("metadata", [None, {"dermfed": "{"}, {"other": "{}"}])
-def test_a_file_of_somebody_else_is_refused(tmp_path, metadata):
-    path = tmp_path / "file.safetensors"
-    save_file(TENSORS, path, metadata=metadata)
-    with pytest.raises(CheckpointError, match=r"file\.safetensors cannot be read .*remove it"):
+    save_file(TENSORS, path, metadata=written)
+    with pytest.raises(CheckpointError, match=said):
         read_tensors(path, JOB)
 
 

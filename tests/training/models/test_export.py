@@ -15,6 +15,7 @@ import torch
 from registry.bundle.model import Graph
 from registry.bundle.model_check import check_header, read_header
 from tests.closeness import assert_close_in_norm
+from tests.training.conftest import BASE
 from tests.training.models.test_export_cases import CASE, MODEL
 from training.data.dataset import Examples
 from training.errors import ExportError
@@ -23,13 +24,14 @@ from training.models.export import ServedModel, export_graph, largest_difference
 from training.models.export import _trace as trace
 
 SIZE = 16
+CONFIG = ModelConfig(**BASE["model"])
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
 def classifier():
     """Weights and statistics that no layer has at the start."""
-    model = build_model(ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]}), 3, seed=5)
+    model = build_model(CONFIG, 2, seed=5)
     random = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for name, value in model.state_dict().items():
@@ -52,7 +54,7 @@ def images():
 
 def pictures(images):
     numbers = np.arange(len(images))
-    return Examples(images, numbers, numbers % 3, np.zeros_like(numbers), numbers)
+    return Examples(images, numbers, numbers % 2, np.zeros_like(numbers), numbers)
 
 
 def answers_of_torch(classifier, images):
@@ -70,8 +72,7 @@ def softmax(logits):
 
 
 def test_whatever_was_exported_before_a_graph_has_its_own_structure_and_weights(classifier, graph, images):
-    config = ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]})
-    other = build_model(config, 3, seed=6).eval()
+    other = build_model(CONFIG, 2, seed=6).eval()
     with torch.no_grad():
         other.encoder.get_classifier().weight.normal_(generator=torch.Generator().manual_seed(2))
     found = Graph(export_graph(other, SIZE), 1).run(images).logits
@@ -85,8 +86,7 @@ def test_a_structure_is_traced_once(monkeypatch):
     traced = []
     monkeypatch.setattr(export, "_TRACED", {})
     monkeypatch.setattr(export, "_trace", lambda *given: traced.append(given) or trace(*given))
-    config = ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]})
-    first, second, again = [export_graph(build_model(config, 3, seed), SIZE) for seed in (5, 6, 5)]
+    first, second, again = [export_graph(build_model(CONFIG, 2, seed), SIZE) for seed in (5, 6, 5)]
     assert first == again != second
     assert len(traced) == 1
 
@@ -160,7 +160,7 @@ def with_a_map(classifier):
 
 
 def of_cases(_):
-    return export_graph(initial_model(MODEL, 0, SIZE, 3, CASE), SIZE)
+    return export_graph(initial_model(MODEL, 0, SIZE, 2, CASE), SIZE)
 
 
 @pytest.mark.parametrize("exported", [of_pictures, with_a_map, of_cases])

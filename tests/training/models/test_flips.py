@@ -10,6 +10,7 @@ from torch import nn
 from registry.bundle.cases import AGE, CaseInput
 from registry.bundle.model import Graph
 from tests.closeness import assert_close_in_norm
+from tests.training.conftest import BASE
 from training.models import ModelConfig, initial_model
 from training.models.cases import Network
 from training.models.classifier import CaseBatch, FrozenBatchNormClassifier
@@ -17,12 +18,12 @@ from training.models.export import EncoderPart, export_graph, split_graph
 
 SIZE = 16
 CASE = CaseInput(slots=2, kinds=("close-up", "dermoscopic"), facts=(AGE,))
-CONFIG = ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]})
+CONFIG = ModelConfig(**BASE["model"])
 
 
 def moved(flips, case=None, config=CONFIG):
     """A model with weights that no layer has at the start, the same with flips and without."""
-    model = initial_model(config.model_copy(update={"flips": flips}), 0, SIZE, 3, case).eval()
+    model = initial_model(config.model_copy(update={"flips": flips}), 0, SIZE, 2, case).eval()
     random = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for name, value in model.state_dict().items():

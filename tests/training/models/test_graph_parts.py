@@ -62,7 +62,7 @@ def test_another_temperature_has_the_same_encoder(case):
 
 @pytest.mark.long
 def test_another_encoder_is_another():
-    ours, other = (export_graph(initial_model(MODEL, seed, SIZE, 3, CASE), SIZE) for seed in (0, 1))
+    ours, other = (export_graph(initial_model(MODEL, seed, SIZE, 2, CASE), SIZE) for seed in (0, 1))
     assert split_graph(ours).encoder != split_graph(other).encoder
 
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from registry.bundle.cases import AGE, CaseInput
+from tests.training.models.conftest import stirred
 from training.errors import JobError
 from training.models import ModelConfig, initial_model
 from training.models.classifier import CaseBatch, float_state, group_names
@@ -17,27 +18,13 @@ MODELS = [
 ]
 
 
-def moved(model):
-    random = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=random))
-    return model.eval()
-
-
 @pytest.mark.parametrize("config", MODELS, ids=lambda config: config.name)
-def test_features_say_what_their_pictures_say(config):
-    model = moved(initial_model(config, 0, 32, 3))
+def test_features_say_what_their_pictures_say_by_tensors_of_its_own_with_their_names(config):
+    model = stirred(initial_model(config, 0, 32, 3))
     behind = behind_encoder(model).eval()
     images = torch.rand(2, 3, 32, 32)
     torch.testing.assert_close(behind(model.features(images)), model(images))
     assert behind.num_features == model.features(images).shape[1]
-
-
-@pytest.mark.parametrize("config", MODELS, ids=lambda config: config.name)
-def test_its_tensors_have_their_names_and_are_its_own(config):
-    model = moved(initial_model(config, 0, 32, 3))
-    behind = behind_encoder(model)
     assert set(float_state(behind)) == group_names(model, "head") == group_names(behind, "head")
     before = float_state(model)
     for name, tensor in float_state(behind).items():
@@ -48,7 +35,7 @@ def test_its_tensors_have_their_names_and_are_its_own(config):
 
 def test_of_cases_it_is_fusion_and_head():
     case = CaseInput(slots=2, kinds=("close-up",), facts=(AGE,))
-    model = moved(initial_model(MODELS[0], 0, 16, 3, case))
+    model = stirred(initial_model(MODELS[0], 0, 16, 3, case))
     behind = behind_encoder(model).eval()
     assert set(float_state(behind)) == group_names(model, "head")
     batch = CaseBatch(

@@ -10,6 +10,8 @@ from registry.bundle.model import Graph, Promise
 from registry.bundle.model_check import check_answers
 from serving.inference.batcher import run_batch
 from tests.closeness import assert_close_in_norm
+from tests.training.conftest import BASE
+from tests.training.models.conftest import stirred
 from training.models import ModelConfig, build_model, initial_model
 from training.models.cases import FusionConfig
 from training.models.export import ServedCases, ServedModel, export_graph, set_temperature
@@ -27,15 +29,6 @@ NETWORKS = {
         "norm of mean",
     ),
 }
-
-
-def stirred(model):
-    """Weights that no layer has at the start, and a head that is not zero."""
-    random = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape, generator=random))
-    return model.eval()
 
 
 def pictures(number=3):
@@ -94,7 +87,7 @@ def test_an_encoder_that_pools_otherwise_or_to_one_cell_has_no_map(config):
 @pytest.fixture(scope="module")
 def exported():
     """A classifier, and its graph."""
-    model = stirred(build_model(ModelConfig(**RESNET), 3, 0))
+    model = stirred(build_model(ModelConfig(**BASE["model"]), 2, 0), 0.1)
     return model, export_graph(model, SIZE)
 
 

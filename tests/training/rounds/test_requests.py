@@ -94,18 +94,19 @@ def test_one_picture_per_lesion_counts_the_first_of_each(make_client, with_valid
     assert unpack_blocks(ask(client))["light"].point.n == 4
 
 
-def test_all_pictures_are_counted_where_few_patients_have_several_of_a_lesion(make_client, with_validation):
-    """Else the difference to counts of all pictures would be of these few."""
-    client = make_client("north", with_validation(lesions=[7, 7, 8, 8, 9, 5, 5]))
-    blocks = unpack_blocks(ask(client, one_per_lesion=True))
-    assert blocks["light"].point.n == 2  # two patients have two pictures each: as many as min_count
-    assert blocks["dark"].point.n == 3  # one has
-    assert unpack_blocks(ask(client))["light"].point.n == 4
-
-
-def test_one_picture_per_lesion_is_chosen_before_the_minimum_is_judged(make_client, with_validation):
-    client = make_client("north", with_validation(lesions=[7, 7, 7, 7, 1, 2, 3]))
-    assert subgroups_sent(ask(client, one_per_lesion=True)) == {"dark"}
+@pytest.mark.parametrize(
+    ("lesions", "counted"),
+    [
+        # Of light two patients have two pictures each: as many as min_count; of dark one has, whom the
+        # difference to counts of all pictures would tell.
+        ([7, 7, 8, 8, 9, 5, 5], {"light": 2, "dark": 3}),
+        # The choice comes before the minimum.
+        ([7, 7, 7, 7, 1, 2, 3], {"dark": 3}),
+    ],
+)
+def test_one_picture_per_lesion_of_few_patients(make_client, with_validation, lesions, counted):
+    blocks = unpack_blocks(ask(make_client("north", with_validation(lesions=lesions)), one_per_lesion=True))
+    assert {name: block.point.n for name, block in blocks.items()} == counted
 
 
 def test_occupied_bins_are_of_several_pictures(make_client, make_job):

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from training.algorithms.aggregators.base import Report
 from training.algorithms.aggregators.weighting import FedAuto, FedAvg, FedEqual, FedExp, FedLoss
@@ -14,22 +13,20 @@ REPORTS = [
 ]
 
 
-def test_clients_weigh_as_much_as_they_hold():
-    aggregation, _ = FedAvg().aggregate(REPORTS, {})
-    assert aggregation.clients == pytest.approx({"a": 0.4, "b": 0.5, "c": 0.1}, rel=1e-15)
-    assert aggregation.previous == 0
-
-
-def test_clients_weigh_the_same_whatever_they_hold():
-    aggregation, _ = FedEqual(unit="client").aggregate(REPORTS, {})
-    assert aggregation.clients == pytest.approx(dict.fromkeys("abc", 1 / 3), rel=1e-15)
-
-
-def test_subgroups_weigh_the_same_and_are_shared_by_those_who_hold_them():
-    aggregation, _ = FedEqual().aggregate(REPORTS, {})
-    # light: 30 at a, 10 at c; dark: 10 at a, 50 at b.
-    expected = {"a": 30 / 40 / 2 + 10 / 60 / 2, "b": 50 / 60 / 2, "c": 10 / 40 / 2}
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (FedAvg(), {"a": 0.4, "b": 0.5, "c": 0.1}),  # as much as they hold
+        (FedEqual(unit="client"), dict.fromkeys("abc", 1 / 3)),
+        # Light: 30 at a, 10 at c; dark: 10 at a, 50 at b.
+        (FedEqual(), {"a": 30 / 40 / 2 + 10 / 60 / 2, "b": 50 / 60 / 2, "c": 10 / 40 / 2}),
+    ],
+    ids=["pictures", "clients", "subgroups"],
+)
+def test_clients_weigh_by_pictures_alike_or_by_subgroups_that_weigh_the_same(rule, expected):
+    aggregation, _ = rule.aggregate(REPORTS, {})
     assert aggregation.clients == pytest.approx(expected, rel=1e-15)
+    assert aggregation.previous == 0
 
 
 def test_losses_that_are_all_zero_give_equal_weights():
@@ -67,9 +64,3 @@ def test_m_rises_when_the_losses_are_far_apart_stays_otherwise_and_stops_at_its_
         aggregation, state = aggregator.aggregate(reports(losses), state)
         assert state == {"m": m}
         np.testing.assert_allclose(list(aggregation.clients.values()), weights(losses, m), rtol=1e-14)
-
-
-@pytest.mark.parametrize("wrong", [{"loss_ratio": 1.0}, {"max_scale": 0}])
-def test_settings_without_a_meaning_are_refused(wrong):
-    with pytest.raises(ValidationError, match="greater than"):
-        FedAuto(**wrong)

@@ -207,15 +207,11 @@ CONFIG = AugmentConfig(flip=True, brightness=0.3)
 KINDS = torch.tensor([[1, 2], [1, -1], [0, 2]])
 
 
-def draws():
-    return torch.Generator().manual_seed(0)
-
-
 def test_pictures_of_cases_change_as_pictures_do():
-    images = torch.rand(3, 2, 3, 8, 8, generator=draws())
+    images = torch.rand(3, 2, 3, 8, 8, generator=seeded())
     batch = CaseBatch(images, KINDS, torch.zeros(3, 1))
-    changed = augment_inputs(batch, CONFIG, draws())
-    expected = augment(images[batch.present], CONFIG, draws())
+    changed = augment_inputs(batch, CONFIG, seeded())
+    expected = augment(images[batch.present], CONFIG, seeded())
     torch.testing.assert_close(changed.images[batch.present], expected)
     assert torch.equal(changed.images[1, 1], images[1, 1])
     assert torch.equal(changed.kinds, KINDS)
@@ -223,9 +219,9 @@ def test_pictures_of_cases_change_as_pictures_do():
 
 def test_features_stay():
     features = torch.rand(3, 5)
-    assert augment_inputs(features, CONFIG, draws()) is features
+    assert augment_inputs(features, CONFIG, seeded()) is features
     batch = CaseBatch(torch.rand(3, 2, 5), KINDS, torch.zeros(3, 1))
-    assert augment_inputs(batch, CONFIG, draws()) is batch
+    assert augment_inputs(batch, CONFIG, seeded()) is batch
 
 
 def weights(before, after):
@@ -241,25 +237,20 @@ def scaled(images, size):
     return np.einsum("ij,kl,...jl->...ik", by, by, images.numpy().astype(np.float64))
 
 
-@pytest.fixture
-def images():
-    return torch.rand(6, 3, 16, 16, generator=torch.Generator().manual_seed(0))
-
-
 @pytest.mark.parametrize("size", [8, 12, 13])
-def test_pictures_are_scaled_with_a_triangle_as_wide_as_two_new_pixels(images, size):
+def test_pictures_are_scaled_with_a_triangle_as_wide_as_two_new_pixels(size):
+    images = pictures(6, size=16)
     for given in (images, images.to(memory_format=torch.channels_last)):
         found = scale_down(given, size)
         np.testing.assert_allclose(found.numpy(), scaled(images, size), atol=1e-6)
         assert found.is_contiguous(memory_format=torch.channels_last) == (given is not images)
 
 
-def test_every_picture_of_a_case_is_scaled_and_nothing_else(images):
-    kinds = torch.tensor([[1, 2], [1, -1], [0, 2]])
-    context = torch.tensor([[1.0], [2.0], [3.0]])
-    found = scale_down(CaseBatch(images.view(3, 2, 3, 16, 16), kinds, context), 12)
+def test_every_picture_of_a_case_is_scaled_and_nothing_else():
+    images, context = pictures(6, size=16), torch.tensor([[1.0], [2.0], [3.0]])
+    found = scale_down(CaseBatch(images.view(3, 2, 3, 16, 16), KINDS, context), 12)
     np.testing.assert_allclose(found.images.reshape(6, 3, 12, 12).numpy(), scaled(images, 12), atol=1e-6)
-    assert torch.equal(found.kinds, kinds)
+    assert torch.equal(found.kinds, KINDS)
     assert torch.equal(found.context, context)
 
 

@@ -17,11 +17,15 @@ PIECE = b"x" * 100
 
 @pytest.fixture
 def rare_searches():
-    """As with large libraries in memory, where Python searches for circles after hundreds of calls."""
-    gc.collect()
+    """As with large libraries in memory, where Python searches for circles after hundreds of calls.
+
+    What other tests left in memory is not searched.
+    """
+    gc.freeze()
     gc.disable()
     yield
     gc.enable()
+    gc.unfreeze()
 
 
 def sent() -> "weakref.ref[TxTask]":

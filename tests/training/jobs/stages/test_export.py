@@ -268,6 +268,7 @@ def test_a_name_that_is_no_name_is_refused_before_anything_is_trained(registerin
         registering(model=name)
 
 
+@pytest.mark.usefixtures("without_report")
 def test_the_command_registers_in_the_real_registry_and_a_refusal_exits_with_1(
     train_command, job_file, tiny, tmp_path, monkeypatch
 ):

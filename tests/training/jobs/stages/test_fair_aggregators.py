@@ -67,7 +67,7 @@ def test_the_loss_is_of_the_model_that_the_round_before_left(make_job, run_job, 
 
 
 def test_afls_mixture_climbs_from_round_to_round_and_survives_a_kill(make_job, run_job, run_killed):
-    job = make_job(federate={**QUIET, "rounds": 3, "aggregator": {"name": "afl", "step_size": 0.1}})
+    job = make_job(federate={**QUIET, "rounds": 3, "aggregator": {"name": "afl", "step_size": 0.4}})
     ran = run_job(job)
     held = {"light": {"north": 13, "west": 4}, "dark": {"north": 5, "south": 9}, "undeclared": {"west": 3}}
     aggregation = dict.fromkeys(held, 1 / 3)
@@ -79,7 +79,7 @@ def test_afls_mixture_climbs_from_round_to_round_and_survives_a_kill(make_job, r
         assert line["models"]["global"]["weights"] == pytest.approx(weights, rel=1e-9)
         for name, by_client in held.items():
             losses = [numbers(line)[client][f"received_loss/{name}"] for client in by_client]
-            aggregation[name] += 0.1 * np.average(losses, weights=list(by_client.values()))
+            aggregation[name] += 0.4 * np.average(losses, weights=list(by_client.values()))
         excess = (sum(aggregation.values()) - 1) / 3
         aggregation = {name: share - excess for name, share in aggregation.items()}
         assert min(aggregation.values()) > 0, "no corner of the simplex in this test"

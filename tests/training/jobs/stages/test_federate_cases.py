@@ -54,7 +54,7 @@ def fitting_job(make_job, federate_block):
 
 def make_fitting_job(make_job, federate_block, calibrate=(), **blocks):
     stages = [federate_block(**FITS), {"stage": "export"}, {"stage": "calibrate", **dict(calibrate)}]
-    model = {"name": "resnet18", "options": {"channels": [4, 4, 8, 8]}, "flips": True}
+    model = {"flips": True, "fusion": {"width": 0}}
     return make_job(stages=stages, data={"unit": "lesion", "cases": CASES}, model=model, **blocks)
 
 
@@ -78,19 +78,31 @@ def test_a_personal_head_of_cases_leaves_the_encoder_as_it_is(
         assert {name.partition(".")[0] for name in moved} == {"fusion", "head"}
 
 
+def judged(graph, cases, shown=lambda *all_of_it: all_of_it):
+    """How many test cases a graph answers rightly, and of how many: those of which something is `shown`."""
+    right, n = 0, 0
+    for client in cases.clients:
+        examples = cases.examples(client, "test")
+        images, *rest = graph_inputs(examples, np.arange(len(examples)))
+        kinds, context = shown(*rest)
+        left = (kinds >= 0).any(axis=1)
+        given = graph.run_cases(images[left], kinds[left], context[left]).probabilities
+        right += int((given.argmax(axis=1) == examples.labels[left]).sum())
+        n += int(left.sum())
+    return right, n
+
+
 def test_the_figures_are_those_of_the_graph_that_is_served(fitting_job, run_job, cases):
     ran = run_job(fitting_job, cases)
     graph = Graph(ran.result.stages["2-calibrate"].outcome.bundles["global"].graph)
-    right = 0
     for client in cases.clients:
         examples = cases.examples(client, "test")
         images, *rest = graph_inputs(examples, np.arange(len(examples)))
         given = answer(graph, (images, *rest)).logits
         mirrored = answer(graph, (np.ascontiguousarray(images[..., ::-1, :]), *rest)).logits
         np.testing.assert_allclose(mirrored, given, atol=1e-5)
-        right += int((given.argmax(axis=1) == examples.labels).sum())
     test = ran.result.summary["test"]
-    assert round(test["accuracy"] * test["n"]) == right
+    assert (round(test["accuracy"] * test["n"]), test["n"]) == judged(graph, cases)
     assert graph.size == 16
 
 
@@ -105,7 +117,7 @@ def test_a_converged_head_on_cases_is_exported_as_it_was_judged(
             {"stage": "export"},
         ],
         data={"unit": "lesion", "cases": CASES},
-        model={"weights": encoder_file, "fusion": {"width": width}},
+        model={"weights": encoder_file, "flips": True, "fusion": {"width": width}},
         privacy={"min_count": 1},
     )
     if width:
@@ -114,37 +126,34 @@ def test_a_converged_head_on_cases_is_exported_as_it_was_judged(
         return
     ran = run_job(job, cases)
     graph = Graph(ran.result.stages["1-export"].outcome.bundles["global"].graph)
-    right = 0
-    for client in cases.clients:
-        examples = cases.examples(client, "test")
-        given = answer(graph, graph_inputs(examples, np.arange(len(examples)))).logits
-        right += int((given.argmax(axis=1) == examples.labels).sum())
     test = ran.result.summary["test"]
-    assert round(test["accuracy"] * test["n"]) == right
+    assert round(test["accuracy"] * test["n"]) == judged(graph, cases)[0]
 
 
 @pytest.mark.long
-def test_figures_of_a_pattern_are_of_the_graph_that_is_given_nothing_else(
+def test_figures_of_a_pattern_or_without_a_part_are_of_the_graph_that_is_given_nothing_else(
     make_job, federate_block, run_job, cases
 ):
-    """Also of one that is called as a part that is left out elsewhere."""
+    """Also of a pattern that is called as a part that is left out elsewhere."""
     ran = run_job(make_fitting_job(make_job, federate_block, privacy={"min_count": 1}), cases)
     calibrated = ran.result.stages["2-calibrate"].outcome
-    graph = Graph(calibrated.bundles["global"].graph)
-    for place, kind in enumerate(CASES["kinds"]):
-        right, shown = 0, 0
-        for client in cases.clients:
-            examples = cases.examples(client, "test")
-            images, kinds, context = graph_inputs(examples, np.arange(len(examples)))
-            kinds = np.where(kinds == 1 + place, kinds, -1)
-            left = (kinds >= 0).any(axis=1)
-            nothing = np.full_like(context[left], np.nan)
-            given = graph.run_cases(images[left], kinds[left], nothing).probabilities
-            right += int((given.argmax(axis=1) == examples.labels[left]).sum())
-            shown += int(left.sum())
-        figures = calibrated.facts["patterns"][kind]
-        assert figures["n"] == shown
-        assert round(figures["accuracy"] * figures["n"]) == right
+    graph, told = Graph(calibrated.bundles["global"].graph), calibrated.facts
+    assert told["left_out"].keys() == {"close-up", "dermoscopic", "age"}
+
+    def check(figures, shown):
+        assert (figures["n"], round(figures["accuracy"] * figures["n"])) == judged(graph, cases, shown)[::-1]
+
+    check(told["left_out"]["age"], lambda kinds, context: (kinds, np.full_like(context, np.nan)))
+    for place, kind in enumerate(CASES["kinds"], start=1):
+
+        def alone(kinds, context, place=place):
+            return np.where(kinds == place, kinds, -1), np.full_like(context, np.nan)
+
+        def without(kinds, context, place=place):
+            return np.where(kinds == place, -1, kinds), context
+
+        check(told["patterns"][kind], alone)
+        check(told["left_out"][kind], without)
 
 
 def test_what_is_decided_under_a_pattern_at_a_working_point_is_what_was_counted(
@@ -189,28 +198,3 @@ def decided_under(pattern, kind, cases, split, graph, manifest):
         decisions += [decide(row, manifest, pattern=pattern) for row in given]
         malignant += malignant_classes(manifest.labels)[examples.labels[left]].tolist()
     return decisions, malignant
-
-
-@pytest.mark.long
-def test_figures_without_a_part_are_of_the_graph_that_is_not_given_it(
-    make_job, federate_block, run_job, cases
-):
-    ran = run_job(make_fitting_job(make_job, federate_block, privacy={"min_count": 1}), cases)
-    graph = Graph(ran.result.stages["2-calibrate"].outcome.bundles["global"].graph)
-    told = ran.result.stages["2-calibrate"].outcome.facts["left_out"]
-    assert told.keys() == {"close-up", "dermoscopic", "age"}
-    for part, figures in told.items():
-        right, shown = 0, 0
-        for client in cases.clients:
-            examples = cases.examples(client, "test")
-            images, kinds, context = graph_inputs(examples, np.arange(len(examples)))
-            if part == "age":
-                context = np.full_like(context, np.nan)
-            else:
-                kinds = np.where(kinds == 1 + CASES["kinds"].index(part), -1, kinds)
-            left = (kinds >= 0).any(axis=1)
-            given = graph.run_cases(images[left], kinds[left], context[left]).probabilities
-            right += int((given.argmax(axis=1) == examples.labels[left]).sum())
-            shown += int(left.sum())
-        assert figures["n"] == shown
-        assert round(figures["accuracy"] * figures["n"]) == right

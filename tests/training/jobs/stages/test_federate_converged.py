@@ -8,6 +8,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
+from tests.thorough import mostly_long
 from training.algorithms.client import Client, FeatureMemory, HeadRows, MemoryReleases
 from training.algorithms.local_model import LocalModel
 from training.data.folds import in_folds
@@ -26,7 +27,7 @@ from training.rounds.server.metrics import MetricsLog
 CONVERGED = {"fit": "converged", "trainable": {"name": "head"}, "penalty": 0.1}
 STAGES = [{"stage": "federate", **CONVERGED}]
 SPLIT = {"split": "train"}
-MASKED = {"min_count": 1, "counts": {"masks": True}}
+CLEAR, MASKS = ({"min_count": 1}, 2e-6), ({"min_count": 1, "counts": {"masks": True}}, 1e-4)
 ALL_TRAIN = {"train": 0.8, "validation": 0, "calibration": 0, "test": 0.2}
 FOLDED = {"crossfit": 3, "split": ALL_TRAIN}
 
@@ -86,13 +87,8 @@ def answers(weights, x):
     return np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize(
-    ("privacy", "within"),
-    [
-        pytest.param({"min_count": 1}, 2e-6, id="in the clear", marks=pytest.mark.long),
-        pytest.param(MASKED, 1e-4, id="under masks"),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("privacy", "within"), [CLEAR, MASKS])
 def test_hospitals_get_the_head_of_pooled_data(make_job, run_job, dataset, privacy, within):
     job = make_job(stages=STAGES, privacy=privacy)
     ran = run_job(job)
@@ -105,13 +101,7 @@ def test_hospitals_get_the_head_of_pooled_data(make_job, run_job, dataset, priva
     assert moved == {"encoder.fc.weight", "encoder.fc.bias"}
 
 
-@pytest.mark.parametrize(
-    ("privacy", "within"),
-    [
-        pytest.param({"min_count": 1}, 2e-6, id="in the clear", marks=pytest.mark.long),
-        pytest.param(MASKED, 1e-4, id="under masks"),
-    ],
-)
+@pytest.mark.parametrize(("privacy", "within"), mostly_long([CLEAR, MASKS], MASKS))
 def test_each_fold_has_the_head_of_the_others_pooled_data(make_job, run_job, dataset, privacy, within):
     job = make_job(stages=STAGES, privacy=privacy, data=FOLDED)
     ran = run_job(job)
@@ -157,7 +147,8 @@ def test_a_rare_class_is_refused_in_the_clear_where_masks_take_it(make_job, run_
     """A gradient at W = 0 is a sum of rows by class: of one patient it would be that patient's picture."""
     with pytest.raises(QuorumError, match=r"fewer than 5 patients .*counts.masks"):
         run_job(make_job(stages=STAGES, privacy={"min_count": 5}))
-    masked = make_job(stages=STAGES, privacy={"min_count": 5, "counts": {"masks": True}})
+    few = [{**STAGES[0], "evaluations": 3}]
+    masked = make_job(stages=few, privacy={"min_count": 5, "counts": {"masks": True}})
     assert run_job(masked, out=tmp_path / "masked").weights()
 
 

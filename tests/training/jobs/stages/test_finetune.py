@@ -24,7 +24,7 @@ def kept(ran, client, stage, round_):
     return {n.removeprefix("weights/"): t for n, t in state.tensors.items() if n.startswith("weights/")}
 
 
-def test_every_client_has_a_model_of_its_own_and_the_global_one_stays(run_job, make_job):
+def test_every_client_has_a_model_and_figures_of_its_own_and_the_global_one_stays(run_job, make_job):
     ran = run_job(make_job(stages=[FINETUNE]))
     start = float_state(ran.result.context.model)
     models = {client: kept(ran, client, "0-finetune", 3) for client in CLIENTS}
@@ -33,6 +33,12 @@ def test_every_client_has_a_model_of_its_own_and_the_global_one_stays(run_job, m
     assert not torch.equal(first, second)
     assert not torch.equal(first, start[name])
     assert all(torch.equal(ran.weights("0-finetune")[name], start[name]) for name in start)
+    stage = ran.result.summary["stages"][0]
+    own = stage["facts"]["by_client"]
+    assert set(own) == set(CLIENTS)
+    assert sum(row["n"] for row in own.values()) == stage["test"]["n"]
+    mean = sum(row["balanced_accuracy"] for row in own.values()) / len(CLIENTS)
+    assert stage["facts"]["over_clients"]["balanced_accuracy"]["mean"] == pytest.approx(mean)
 
 
 def test_nothing_travels_but_the_first_model_and_the_counts(run_job, make_job):
@@ -41,18 +47,6 @@ def test_nothing_travels_but_the_first_model_and_the_counts(run_job, make_job):
     assert ran.lines[0]["bytes_down"] == size * len(CLIENTS)
     assert [line["bytes_down"] for line in ran.lines[1:]] == [0, 0]
     assert [line["bytes_up"] for line in ran.lines] == [0, 0, 0]
-
-
-def test_figures_are_each_clients_own_and_their_mean(run_job, make_job):
-    ran = run_job(make_job(stages=[FINETUNE]))
-    stage = ran.result.summary["stages"][0]
-    own = stage["facts"]["by_client"]
-    assert set(own) == set(CLIENTS)
-    assert sum(row["n"] for row in own.values()) == stage["test"]["n"]
-    recalls = [row["balanced_accuracy"] for row in own.values()]
-    assert stage["facts"]["over_clients"]["balanced_accuracy"]["mean"] == pytest.approx(
-        sum(recalls) / len(recalls)
-    )
 
 
 def test_it_begins_with_what_stayed_at_the_client(run_job, make_job):

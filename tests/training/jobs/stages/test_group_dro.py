@@ -15,7 +15,8 @@ ROUNDS, RATE, STEP, ADJUSTMENT = 4, 0.5, 0.7, 0.3
 DRO = {"name": "group-dro", "step_size": STEP, "adjustment": ADJUSTMENT}
 NAMES = ("other, light", "malignant, light", "other, dark", "malignant, dark")
 # One picture's gradient is by itself, so that a mean over clients is one over their pictures.
-MODEL = {"name": "resnet18", "options": {"channels": [4, 8, 16, 32], "norm_layer": "groupnorm1"}}
+NARROW = {"channels": [4, 8, 16, 32], "layers": [2, 2, 2, 2]}
+MODEL = {"name": "resnet18", "options": {**NARROW, "norm_layer": "groupnorm1"}}
 WHOLE = {
     "sampling": "uniform",
     "batch_size": 1000,

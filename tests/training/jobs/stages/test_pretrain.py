@@ -40,10 +40,5 @@ def test_the_encoder_is_trained_and_nothing_else_is_left(run_job, make_job, fede
     lines = [line for line in ran.lines if line["stage"] == "0-pretrain"]
     assert [line["round"] for line in lines] == [1, 2]
     assert all(line["loss"] > 0 for line in lines)
-
-
-def test_the_heads_travel_with_the_encoder_and_are_the_same_for_all(run_job, make_job):
-    ran = run_job(make_job(stages=[pretraining(rounds=1)]))
-    assert ran.lines[0]["bytes_up"] > sum(
-        tensor.numel() * 4 for tensor in ran.weights("0-pretrain").values()
-    ) * len(ran.lines[0]["answered"])
+    encoder = 4 * sum(tensor.numel() for tensor in weights.values())
+    assert lines[0]["bytes_up"] > 3 * encoder, "the heads travel with it"

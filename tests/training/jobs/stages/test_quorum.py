@@ -7,19 +7,25 @@ from registry.gates.fairness import RequiredSubgroupsGate
 from registry.gates.gate import Case
 from training.engines.in_process import InProcessEngine
 from training.errors import QuorumError
-from training.messages.message import Broadcast, Failure, Update
+from training.messages.message import Failure, Update
 from training.printing import print_summary
 
 LIGHT, DARK = {"light": (6, 4, 6, 6)}, {"dark": (6, 4, 6, 6)}
-SIZES = {"h0": LIGHT, "h1": LIGHT, "h2": LIGHT, "h3": {**LIGHT, **DARK}, "h4": {**LIGHT, **DARK}}
-DARK_ONES = ("h3", "h4")
+SIZES = {
+    "clinic-0": LIGHT,
+    "clinic-1": LIGHT,
+    "clinic-2": LIGHT,
+    "clinic-3": {**LIGHT, **DARK},
+    "clinic-4": {**LIGHT, **DARK},
+}
+DARK_ONES = ("clinic-3", "clinic-4")
 CALIBRATION = ("likelihoods", "truth", "counts", "embeddings", "distances")
 GATE = RequiredSubgroupsGate(malignant=1, subgroups=("light", "dark"))
 
 
 @pytest.fixture(scope="module")
 def data(make_dataset):
-    return make_dataset(SIZES, size=8)
+    return make_dataset(SIZES)
 
 
 @pytest.fixture
@@ -45,12 +51,7 @@ def job_of(make_job, federate_block, quorum, *, calibrate=False, **privacy):
     stages = [federate_block(rounds=1, evaluate_on=None)]
     if calibrate:
         stages += [{"stage": "export"}, {"stage": "calibrate"}]
-    return make_job(
-        stages=stages,
-        data={"image_size": 8},
-        evaluation={"quorum": quorum},
-        privacy=privacy,
-    )
+    return make_job(stages=stages, evaluation={"quorum": quorum}, privacy=privacy)
 
 
 def test_hospitals_that_are_dropped_from_the_test_are_missed_by_subgroup_everywhere(
@@ -65,18 +66,18 @@ def test_hospitals_that_are_dropped_from_the_test_are_missed_by_subgroup_everywh
         told = ran.result.stages[key].outcome.facts["missing"]
         assert told["by_subgroup"] == {"light": light, "dark": dark}
         assert (told["clients"], told["of"]) == (2, 5)
-        assert told["reasons"] == {"h3": "its line is cut", "h4": "its line is cut"}
+        assert told["reasons"] == {"clinic-3": "its line is cut", "clinic-4": "its line is cut"}
     assert "missing" not in ran.result.stages["1-export"].outcome.facts
     manifest = ran.result.stages["2-calibrate"].outcome.bundles["global"].manifest
     assert manifest.metrics["n"] == 18
     assert manifest.metrics["missing"]["by_subgroup"]["dark"] == dark
-    assert "h3" not in manifest.model_dump_json()
+    assert "clinic-3" not in manifest.model_dump_json()
     assert manifest.metrics["by_subgroup"].keys() == {"light"}
     assert ran.result.summary["test"]["n"] == 18
     assert ran.result.summary["not_counted"]["dark"] == {"counted": 0, "held": 12}
     notes = list(missing(ran.result))
     assert "dark: 12 of 12 test pictures, of 2 of 2 hospitals" in notes[0]
-    assert "h3: its line is cut" in notes[1]
+    assert "clinic-3: its line is cut" in notes[1]
     print_summary(ran.result.summary, tmp_path, as_json=False)
     assert "missing: 2 of 5 hospitals in the figures of calibrate" in capsys.readouterr().out
     assert GATE.judge(Case((manifest,))).verdict == "refused"
@@ -94,24 +95,23 @@ def test_with_everybody_there_a_quorum_changes_nothing(make_job, federate_block,
 
 
 def test_fewer_than_the_quorum_stop_the_run(make_job, federate_block, run_job, data, drop):
-    drop(("h0", *DARK_ONES), {"test"})
+    drop(("clinic-0", *DARK_ONES), {"test"})
     with pytest.raises(QuorumError, match=r"needs 3 of 5 clients.*lower evaluation\.quorum"):
         run_job(job_of(make_job, federate_block, 0.6), data)
 
 
-def test_an_answer_that_is_none_is_missing_too(make_job, federate_block, run_job, data, monkeypatch):
-    asked = InProcessEngine.run_round
+def test_an_answer_that_is_none_is_missing_too(make_job, federate_block, run_job, data, on_answers):
+    def wrong(request, answer):
+        if (request.ask, request.client) != ("test", "clinic-1"):
+            return answer
+        return Update(*request.address, scalars={"wrong": float("nan")})
 
-    def run_round(self, broadcasts):
-        answers = asked(self, broadcasts)
-        if broadcasts[0].ask != "test":
-            return answers
-        other = Broadcast("h1", *broadcasts[1].address[1:])
-        return [answers[0], Update(*other.address, scalars={"wrong": float("nan")}), *answers[2:]]
-
-    monkeypatch.setattr(InProcessEngine, "run_round", run_round)
+    on_answers(wrong)
     ran = run_job(job_of(make_job, federate_block, 0.8), data)
-    assert "not a finite number" in ran.result.stages["0-federate"].outcome.facts["missing"]["reasons"]["h1"]
+    assert (
+        "not a finite number"
+        in ran.result.stages["0-federate"].outcome.facts["missing"]["reasons"]["clinic-1"]
+    )
 
 
 def test_under_masks_a_sum_begins_anew_without_who_is_missing(make_job, federate_block, run_job, data, drop):

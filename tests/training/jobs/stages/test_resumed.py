@@ -1,12 +1,10 @@
 """A run that is killed when its second round is saved ends with the bytes of one that was not."""
 
-from dataclasses import replace
-
-import numpy as np
 import pytest
 import torch
 
 from tests.thorough import mostly_long
+from tests.training.conftest import withheld
 from tests.training.jobs.stages.test_federate_cases import CASES, FITS, OfCases
 
 DRO = {"name": "group-dro", "step_size": 0.7, "adjustment": 0.3}
@@ -19,11 +17,7 @@ CASE_BLOCKS = {
 
 def without_labels(data):
     """The data whose southern and western training pictures have no label."""
-    held = dict(data.held)
-    for client in ("south", "west"):
-        examples = held[client, "train"]
-        held[client, "train"] = replace(examples, labels=np.full_like(examples.labels, -1))
-    return replace(data, held=held)
+    return withheld(data, {"south": 0, "west": 0})
 
 
 # What each changes of three rounds of FedAvg, what of the job, and what of the data.

@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 import torch
 
+from tests.thorough import mostly_long
+from tests.training.conftest import withheld
 from training.engines.in_process import InProcessEngine
 from training.errors import CheckpointError, JobError
 from training.rounds.server.plan import choose_cohort
 
+GATED_VALIDATION = {"name": "gated-validation", "threshold": 0.4}
 SIZES = {
     "north": {"light": (13, 4, 4, 6), "dark": (5, 3, 3, 4)},
     "south": {"dark": (9, 4, 3, 5)},
@@ -27,22 +30,6 @@ FIXMATCH = {
     "strong": {"operations": 1, "magnitude": 10},
     "optimizer": {"name": "adam", "lr": 0.002},
 }
-
-
-def withheld(dataset, keep):
-    """The dataset with labels on so many training pictures of each client, all of them where it is None."""
-
-    def cut(examples, count):
-        labels = np.where(np.arange(len(examples)) < count, examples.labels, -1)
-        return replace(examples, labels=labels)
-
-    held = {
-        (client, split): examples
-        if split != "train" or keep.get(client) is None
-        else cut(examples, keep[client])
-        for (client, split), examples in dataset.held.items()
-    }
-    return replace(dataset, held=held)
 
 
 @pytest.fixture
@@ -69,26 +56,32 @@ def same(one, two):
 
 
 def test_no_peers_is_ssfl_to_the_bit(job_of, run_job, few_labels, tmp_path):
-    without = run_job(job_of(), few_labels, tmp_path / "without")
-    none = run_job(job_of({"peers": 0}), few_labels, tmp_path / "none")
-    some = run_job(job_of({"peers": 2}), few_labels, tmp_path / "some")
+    without = run_job(job_of(rounds=2), few_labels, tmp_path / "without")
+    none = run_job(job_of({"peers": 0}, rounds=2), few_labels, tmp_path / "none")
+    some = run_job(job_of({"peers": 2}, rounds=2), few_labels, tmp_path / "some")
     assert same(without.weights(), none.weights())
     assert not same(without.weights(), some.weights())
     assert [line["loss"] for line in without.lines] == [line["loss"] for line in none.lines]
     assert "similarity" not in none.result.stages["0-federate"].outcome.facts
     assert some.result.stages["0-federate"].outcome.facts["similarity"]["clients"] == sorted(SIZES)
+    assert not (some.out / "checkpoints" / "0-federate" / "uploads").exists(), "the stage is done"
 
 
 @pytest.mark.parametrize(
     ("exchange", "cost"),
-    [
-        ({"peers": 0}, 0),
+    mostly_long(
+        [
+            ({"peers": 0}, 0),
+            ({"peers": 2}, 100),
+            ({"peers": 1, "anonymous": False}, 100),
+            ({"peers": 3, "anonymous": False}, 300),
+            ({"peers": 2, "anonymous": False, "choice": {"name": "predictions"}}, 200),
+            ({"peers": 2, "policy": {"name": "gated-similarity", "threshold": 1.0}}, 0),
+        ],
         ({"peers": 2}, 100),
-        ({"peers": 1, "anonymous": False}, 100),
-        ({"peers": 3, "anonymous": False}, 300),
         ({"peers": 2, "anonymous": False, "choice": {"name": "predictions"}}, 200),
         ({"peers": 2, "policy": {"name": "gated-similarity", "threshold": 1.0}}, 0),
-    ],
+    ),
 )
 def test_the_additional_cost_is_what_was_really_sent(job_of, run_job, few_labels, exchange, cost):
     ran = run_job(job_of(exchange, rounds=2, evaluate_on=None), few_labels)
@@ -139,11 +132,6 @@ def test_an_upload_that_is_gone_is_told_by_its_path(job_of, run_job, few_labels,
         run_job(job, few_labels)
 
 
-def test_uploads_are_gone_when_the_stage_is_done(job_of, run_job, few_labels, tmp_path):
-    run_job(job_of({"peers": 2}), few_labels)
-    assert not (tmp_path / "run" / "checkpoints" / "0-federate" / "uploads").exists()
-
-
 @pytest.fixture
 def with_server(make_dataset):
     """As `few_labels`, with a server: `with_server(train)` of whose pictures are for training."""
@@ -155,19 +143,15 @@ def with_server(make_dataset):
     return build
 
 
-@pytest.mark.parametrize("policy", [{"name": "validation"}, {"name": "gated-validation", "threshold": 0.4}])
+@pytest.mark.parametrize(
+    "policy", mostly_long([{"name": "validation"}, GATED_VALIDATION], GATED_VALIDATION), ids=str
+)
 def test_uploads_are_judged_by_the_server_which_is_not_asked_to_train(
-    job_of, run_job, run_killed, with_server, policy, monkeypatch
+    job_of, run_job, run_killed, with_server, policy, on_answers
 ):
     data = with_server(0, {"north": 3, "east": 0})
     asked = []
-    run_round = InProcessEngine.run_round
-
-    def watched(self, broadcasts):
-        asked.extend((b.client, b.ask) for b in broadcasts)
-        return run_round(self, broadcasts)
-
-    monkeypatch.setattr(InProcessEngine, "run_round", watched)
+    on_answers(lambda request, answer: asked.append((request.client, request.ask)) or answer)
     job = job_of({"peers": 2, "policy": policy}, participation=0.5)
     ran = run_job(job, data)
     assert asked.count(("server", "judge")) == 4 * 2
@@ -205,20 +189,14 @@ def test_supervised_rounds_ask_only_clients_with_labels_and_fixmatch_all(
     assert set(ran.lines[0]["models"]["global"]["scalars"]) == {"north", "south", "east"}
 
 
-def test_a_client_that_diverges_teaches_nobody(job_of, run_job, few_labels, monkeypatch, make_job):
-    run_round = InProcessEngine.run_round
+def test_a_client_that_diverges_teaches_nobody(job_of, run_job, few_labels, on_answers):
+    def broken(request, answer):
+        if (request.ask, answer.client) != ("fit", "south"):
+            return answer
+        return replace(answer, tensors={name: value * torch.nan for name, value in answer.tensors.items()})
 
-    def broken(self, broadcasts):
-        answers = run_round(self, broadcasts)
-        return [
-            replace(answer, tensors={name: tensor * torch.nan for name, tensor in answer.tensors.items()})
-            if broadcast.ask == "fit" and answer.client == "south"
-            else answer
-            for broadcast, answer in zip(broadcasts, answers, strict=True)
-        ]
-
-    monkeypatch.setattr(InProcessEngine, "run_round", broken)
-    job = job_of({"peers": 3})
+    on_answers(broken)
+    job = job_of({"peers": 3}, rounds=2)
     job = job.model_copy(update={"engine": job.engine.model_copy(update={"min_clients": 3})})
     ran = run_job(job, few_labels)
     assert all([failed["client"] for failed in line["failed"]] == ["south"] for line in ran.lines)
@@ -255,7 +233,8 @@ def test_unseen_clients_are_judged_by_malignancy_and_take_no_part(job_of, run_jo
     data = make_dataset({**SIZES, "far": {"light": (0, 0, 0, 9), "dark": (0, 0, 0, 7)}})
     seen = make_dataset(SIZES)
     data = replace(data, held={**data.held, **seen.held}, unseen=("far",))
-    ran, without = run_job(job_of(), data), run_job(job_of(), seen, tmp_path / "seen")
+    job = job_of(rounds=1)
+    ran, without = run_job(job, data), run_job(job, seen, tmp_path / "seen")
     assert same(ran.weights(), without.weights())
     facts = ran.result.stages["0-federate"].outcome.facts
     assert facts["unseen"]["far"]["n"] == 16

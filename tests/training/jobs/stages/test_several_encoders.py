@@ -10,11 +10,10 @@ from safetensors.torch import save_file
 
 from registry.bundle.model import Graph
 from tests.training.jobs.stages.test_crossfit import SIZES, SPLIT, STAGES
-from tests.training.jobs.stages.test_federate_cases import CASES, OfCases
+from tests.training.jobs.stages.test_federate_cases import CASES, OfCases, judged
 from training.jobs.job import Job
 from training.jobs.stages import features
 from training.models import ModelConfig, build_model, initial_model
-from training.models.export import answer, graph_inputs
 from training.rounds.client import embed
 from training.rounds.requests import MOMENTS
 
@@ -109,12 +108,7 @@ def test_the_projection_is_that_of_pooled_pictures_and_the_graph_answers_as_judg
     assert manifest.picture.interpolation == "bilinear"
     assert manifest.basis == "cross-fitted"
     assert manifest.out_of_distribution is not None
-    graph, right, n = Graph(bundles["global"].graph), 0, 0
-    for client in cases.clients:
-        examples = cases.examples(client, "test")
-        given = answer(graph, graph_inputs(examples, np.arange(len(examples)))).logits
-        right += int((given.argmax(axis=1) == examples.labels).sum())
-        n += len(examples)
+    right, n = judged(Graph(bundles["global"].graph), cases)
     test = ran.result.stages["0-federate"].outcome.test
     assert sum(block.point.n for block in test.values()) == n == manifest.metrics["n"]
     assert round(ran.result.summary["test"]["accuracy"] * n) == right > n / 2

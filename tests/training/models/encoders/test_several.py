@@ -26,10 +26,10 @@ from training.models.saliency import cell_rule
 
 SIZE = 32
 CASE = CaseInput(slots=3, kinds=("close-up", "dermoscopic"), facts=(AGE, SEX))
-RESNET = {"name": "resnet18", "options": {"channels": [4, 8, 8, 16]}}
+RESNET = {"name": "resnet18", "options": {"channels": [4, 8, 8, 16], "layers": [1, 1, 1, 1]}}
 VIT = {
     "name": "vit_tiny_patch16_224",
-    "options": {"embed_dim": 12, "depth": 3, "num_heads": 2, "patch_size": 8},
+    "options": {"embed_dim": 12, "depth": 2, "num_heads": 2, "patch_size": 8},
     "normalisation": {"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]},
 }
 COUNTS = {"resnet18": 6, "vit_tiny_patch16_224": 10}
@@ -46,7 +46,7 @@ def config(tmp_path_factory):
                 if tensor.is_floating_point() and not name.endswith("running_var"):
                     tensor.add_(0.1 * torch.randn(tensor.shape, generator=torch.Generator().manual_seed(5)))
         save_file(drawn.state_dict(), path)
-        layers = {"layers": [0, 2]} if each is VIT else {}
+        layers = {"layers": [0, 1]} if each is VIT else {}
         encoders.append({**each, "weights": str(path), "components": COUNTS[each["name"]], **layers})
     return ModelConfig(encoders=encoders, views=["full", "center"], fusion={"width": 0})
 
@@ -166,7 +166,7 @@ def test_two_ways_to_name_encoders_do_not_mix(config, changes, said):
 @pytest.mark.parametrize(
     ("place", "changes", "said"),
     [
-        (0, {"layers": [3]}, "has blocks 0 to 2"),
+        (0, {"layers": [2]}, "has blocks 0 to 1"),
         (1, {"layers": [1]}, "is no ViT"),
         (1, {"components": 17}, "17 components .* whose features here are 16"),
         (1, {"weights": "/no/model.bin"}, r"^model\.encoders\.1\.weights: /no/model\.bin does"),

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from clients.store import ClientStore
-from training.engines.in_process import InProcessEngine
 from training.errors import QuorumError
 from training.jobs.client_app import ClientApp
 from training.messages.message import Broadcast, Failure
@@ -20,17 +19,15 @@ FLOAT32 = 2 * 3 * 2.0**-24  # a product and a sum of each of three clients are r
 
 
 @pytest.fixture
-def seen(monkeypatch):
+def seen(on_answers):
     """Every answer that reaches the coordinator."""
-    run_round = InProcessEngine.run_round
     found = []
 
-    def noted(self, broadcasts):
-        answers = run_round(self, broadcasts)
-        found.extend(replace(answer, tensors=dict(answer.tensors.items())) for answer in answers)
-        return answers
+    def note(request, answer):
+        found.append(replace(answer, tensors=dict(answer.tensors.items())))
+        return answer
 
-    monkeypatch.setattr(InProcessEngine, "run_round", noted)
+    on_answers(note)
     return found
 
 
@@ -96,20 +93,15 @@ def test_what_stays_is_averaged_at_the_end_under_masks(run_job, make_job, tmp_pa
     )
 
 
-def test_a_client_that_leaves_while_weights_are_summed(run_job, make_job, monkeypatch, tmp_path):
+def test_a_client_that_leaves_while_weights_are_summed(run_job, make_job, on_answers, tmp_path):
     plain = make_job(federate={**ONE_ROUND, "evaluate_on": None}, engine={"min_clients": 2})
-    run_round = InProcessEngine.run_round
 
     def without(ask):
-        def run(self, broadcasts):
-            return [
-                Failure("south", broadcast.track, "no heartbeat")
-                if broadcast.client == "south" and broadcast.ask == ask and broadcast.round == 1
-                else answer
-                for broadcast, answer in zip(broadcasts, run_round(self, broadcasts), strict=True)
-            ]
+        def leave(request, answer):
+            gone = (request.client, request.ask, request.round) == ("south", ask, 1)
+            return Failure("south", request.track, "no heartbeat") if gone else answer
 
-        monkeypatch.setattr(InProcessEngine, "run_round", run)
+        on_answers(leave)
 
     without("fit")
     two = run_job(plain, out=tmp_path / "two")

@@ -18,7 +18,6 @@ from tests.training.rounds.server.test_loop import (
 )
 from training.algorithms.aggregators.weighting import FedLoss
 from training.data.dataset import SPLITS
-from training.engines.in_process import InProcessEngine
 from training.errors import MessageError
 from training.messages.message import Update, reply
 from training.rounds.census import CENSUS, Census, CensusBounds
@@ -217,26 +216,19 @@ def test_of_three_one_cannot_make_the_honest_look_far():
 
 
 @pytest.fixture
-def exaggerating(monkeypatch):
+def exaggerating(on_answers):
     """South's update of round 1 goes 100 times as far."""
-    real = InProcessEngine.run_round
 
-    def run(self, broadcasts):
-        answers = list(real(self, broadcasts))
-        for place, (asked, answer) in enumerate(zip(broadcasts, answers, strict=True)):
-            if (asked.client, asked.ask, asked.round) == ("south", "fit", 1):
-                tensors = {
-                    n: asked.tensors[n] + 100 * (t - asked.tensors[n]) for n, t in answer.tensors.items()
-                }
-                for name, value in tensors.items():
-                    if name.endswith("running_var"):
-                        value.clamp_(min=0)
-                answers[place] = Update(
-                    *answer.address, tensors, answer.num_examples, answer.losses, answer.scalars
-                )
-        return answers
+    def change(asked, answer):
+        if (asked.client, asked.ask, asked.round) != ("south", "fit", 1):
+            return answer
+        far = {n: asked.tensors[n] + 100 * (t - asked.tensors[n]) for n, t in answer.tensors.items()}
+        for name, value in far.items():
+            if name.endswith("running_var"):
+                value.clamp_(min=0)
+        return replace(answer, tensors=far)
 
-    monkeypatch.setattr(InProcessEngine, "run_round", run)
+    on_answers(change)
 
 
 def test_a_round_goes_on_without_it(run_job, make_job, exaggerating, tmp_path):
