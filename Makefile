@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 DEMO := runs/demo
 PARALLEL ?= 2
 
-.PHONY: demo announced serve test check lint format types imports size schema bench docs clean
+.PHONY: demo announced serve test suite check lint format types imports size schema bench docs clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@echo "Packages are installed into $(VENV): once, and without a word"
@@ -46,7 +46,10 @@ announced:  # before anything is installed
 serve: $(VENV)/.installed  ## the diagnosis service, with whatever the registry holds
 	$(BIN)/dermfed-serve
 
-test: lint types imports size  ## everything that must hold, in minutes
+test:  ## everything that must hold, in minutes; types are checked beside the tests
+	+@$(MAKE) --no-print-directory --jobs 4 lint types imports size suite
+
+suite: $(VENV)/.installed-dev  ## the tests alone
 	env OMP_NUM_THREADS=1 $$($(BIN)/python tests/scratch.py) $(BIN)/python -m pytest -m "not long and not browser" -n $(PARALLEL) --dist worksteal
 
 check: lint types imports size  ## test, and what takes longer; training once more as on lesser processors

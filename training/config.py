@@ -59,7 +59,7 @@ def _problem(found: Mapping[str, Any], raw: Any) -> Problem:
             labels.append((len(place), str(step)))
             continue
         place.append(step)
-        at = _inside(step, at)
+        at = at[step] if _is_inside(step, at) else None
     message = found["msg"].removeprefix("Value error, ")
     for word, plain in _TYPES.items():
         message = message.replace(f"{_PLAIN}a valid {word}", f"{_PLAIN}a {plain}")
@@ -71,10 +71,6 @@ def _is_inside(step: Step, value: Any) -> bool:
     if isinstance(value, Mapping):
         return step in value
     return isinstance(value, list | tuple) and isinstance(step, int) and step < len(value)
-
-
-def _inside(step: Step, value: Any) -> Any:
-    return value[step] if _is_inside(step, value) else None
 
 
 def _meant(problems: Sequence[Problem]) -> list[Problem]:
@@ -118,15 +114,11 @@ def _fit(problems: Sequence[Problem], depth: int) -> int:
         2
         if len(problem.place) > depth
         else 0
-        if problem.kind.endswith("_type") or _is_no_word(problem)
+        if problem.kind.endswith("_type")
+        or (problem.kind in ("literal_error", "enum") and not isinstance(problem.value, str))
         else 1
         for problem in problems
     )
-
-
-def _is_no_word(problem: Problem) -> bool:
-    """Whether a word was asked for and something else than a text was found."""
-    return problem.kind in ("literal_error", "enum") and not isinstance(problem.value, str)
 
 
 def _either(problems: Sequence[Problem]) -> Problem:

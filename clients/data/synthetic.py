@@ -158,7 +158,8 @@ def grow(label: str, random: np.random.Generator, size: int, least_typical: floa
     edge = np.partition(distance, area, axis=None)[area]
     depth = 1 - distance / edge
     cover = np.clip(depth / random.uniform(0.08, 0.3) + 0.5, 0, 1)
-    layout = typical * _standard(kind.layout(random, depth, size))
+    drawn = kind.layout(random, depth, size)
+    layout = typical * np.asarray((drawn - drawn.mean()) / (drawn.std() + 1e-6), dtype=np.float32)
     layout += (1.1 - typical) * smooth(random, size, 6)
     inside = np.sort(layout[depth > 0])
     pigment = np.searchsorted(inside, layout) / len(inside)
@@ -187,10 +188,6 @@ def _outline(kind: Kind, typical: float, random: np.random.Generator, size: int)
         direction, np.concatenate([[1], waves]).astype(np.complex64)
     ).real
     return np.asarray(distance / np.clip(radius, 0.35, None), dtype=np.float32)
-
-
-def _standard(field: Field) -> Field:
-    return np.asarray((field - field.mean()) / (field.std() + 1e-6), dtype=np.float32)
 
 
 def _network(random: np.random.Generator, depth: Field, size: int) -> Field:

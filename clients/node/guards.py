@@ -19,7 +19,6 @@ from training.files import locked_within, write_text
 from training.jobs.job import Job
 from training.jobs.recipes import recipe_path
 from training.messages.message import Answer, Broadcast, Failure
-from training.privacy.settings import PrivacyConfig
 from training.rounds.requests import CANARY, STEPS
 
 SAME = ("model", "stages", "compression", "evaluation")  # the blocks that make a job the one of a recipe
@@ -106,8 +105,9 @@ def on_privacy(least: PrivacyPolicy, job: Job, unmasked: str | None) -> Iterator
         yield Verdict(
             "privacy.largest_epsilon",
             epsilon is not None and epsilon <= least.largest_epsilon,
-            f"counts with ε of {least.largest_epsilon:g} or less are asked, the job has "
-            f"{noise_in_words(privacy)}",
+            f"counts with ε of {least.largest_epsilon:g} or less are asked, the job has no noise on them"
+            if privacy.counts.epsilon is None
+            else f"{privacy.counts.epsilon:g}",
         )
 
 
@@ -120,11 +120,6 @@ def masked_in_words(job: Job, unmasked: str | None) -> str:
         f"counts leave in the clear{why}. A hospital that allows it writes privacy.masked_counts: false into "
         "its policy.yaml; where two take part, both have to"
     )
-
-
-def noise_in_words(privacy: PrivacyConfig) -> str:
-    """The noise on counts, in words."""
-    return "no noise on them" if privacy.counts.epsilon is None else f"{privacy.counts.epsilon:g}"
 
 
 def noise_of(job: Job) -> float:

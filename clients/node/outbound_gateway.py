@@ -115,7 +115,7 @@ class OutboundGateway:
         try:
             ready = self._ready()
             reply = work(ready)
-            if isinstance(reply, str) and refusal_in(reply):
+            if isinstance(reply, str) and reply.startswith(f'{{"{REFUSED}"'):
                 self._enter("refusal", reply, holds="an error's code")
             else:
                 self._enter(kind, reply, **(about(ready, reply) if about else fixed))
@@ -217,8 +217,3 @@ def digest_of_answer(head: str, payload: Payload) -> str:
     for start in range(0, size_of(payload), BLOCK):
         digest.update(part_of(payload, start, BLOCK))
     return digest.hexdigest()
-
-
-def refusal_in(text: str) -> bool:
-    """Whether a text is a refusal."""
-    return text.startswith(f'{{"{REFUSED}"')

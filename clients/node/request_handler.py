@@ -233,7 +233,7 @@ class RequestHandler:
         request = read_request_header(header)
         self._admit(request)
         with self._busy(), one_question(self._one_question):
-            if self._last is not None and is_repeated(self._last[0], request):
+            if self._last is not None and self._last[0] == request:  # asked again: its answer got lost
                 return self._last[1]
             if request.number < self._newest:
                 raise public(
@@ -310,11 +310,6 @@ class RequestHandler:
         if message != f"{error}":
             self._say(f"{type(error).__name__}: {error}")
         return message
-
-
-def is_repeated(earlier: Stamp, request: RequestHeader) -> bool:
-    """Whether a request is the one that was answered last, asked again since its answer got lost."""
-    return earlier == request
 
 
 def task_line(job: str, request: Stamp, answer: Answer, seconds: float, sent: int) -> str:

@@ -496,7 +496,7 @@ class Evaluation(Frozen):
     def _fairness(self, estimated: Fairness) -> Metrics:
         groups = {name: group for name, group in self.by_subgroup.items() if name != UNDECLARED}
         compared = {
-            name: _right_and_wrong(group.right, group.n)
+            name: Confusion(np.array([[group.right, group.n - group.right], [0, 0]], dtype=np.int64))
             for name, group in groups.items()
             if group.right is not None and group.n
         }
@@ -600,10 +600,6 @@ def _kinds(
         for row, kind in enumerate(kinds_of(labels), start=1)
         if told[row - 1] and sums.found.n[row]
     }
-
-
-def _right_and_wrong(right: int, n: int) -> Confusion:
-    return Confusion(np.array([[right, n - right], [0, 0]], dtype=np.int64))
 
 
 def _of_group(group: GroupCounts, more: Metrics) -> Metrics:

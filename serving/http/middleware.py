@@ -179,7 +179,8 @@ class RequestMiddleware:
         except Exception as error:
             if status:
                 raise  # the answer is on its way; it can only be cut off
-            if not isinstance(error, DeadlinePassed) and not _waits_for_us(scope):
+            waits_for_us = any(name == b"expect" for name, _ in scope["headers"])
+            if not isinstance(error, DeadlinePassed) and not waits_for_us:
                 # Most clients lose an answer that comes, and ends the connection, while they are sending.
                 with anyio.move_on_after(READ_PAST_SECONDS):
                     while unread:
@@ -196,11 +197,6 @@ class RequestMiddleware:
     def _path_template(self, scope: Scope) -> str:
         matching = (route.path for route in self._routes if route.matches(scope)[0] is not Match.NONE)
         return next(matching, OTHER)
-
-
-def _waits_for_us(scope: Scope) -> bool:
-    """Whether the caller sends its body only once it is asked to."""
-    return any(name == b"expect" for name, _ in scope["headers"])
 
 
 def _sent(scope: Scope, name: str, pattern: re.Pattern[str]) -> str:

@@ -221,7 +221,8 @@ def of_training(job: Job, privacy: PrivacyConfig, hospitals: int) -> Iterator[Se
     private = [stage for stage in trained if isinstance(stage.objective, DPSGD)]
     noise = [f"clipped to {level.clip:g}, with noise {level.noise_multiplier:g} times that"] if level else []
     noise += ["with noise on every step (dp-sgd)"] if private else []
-    way = under_masks(secure, smallest_cohort(hospitals, [stage.participation for stage in rounds]))
+    asked = [max(1, ceil(stage.participation * hospitals - 1e-9)) for stage in rounds]
+    way = under_masks(secure, min(asked, default=hospitals))
     if personal or any(stage.sync.name != "none" or stage.sync.average_at_end for stage in rounds):
         yield Seen(
             "weights",
@@ -397,11 +398,6 @@ def of_strangers(job: Job) -> Iterator[Seen]:
                 "not known here",
                 "it is of another distribution: ask who made it",
             )
-
-
-def smallest_cohort(hospitals: int, shares: Iterable[float]) -> int:
-    """How many hospitals a sum is of at the least, where such shares of them are asked."""
-    return min((max(1, ceil(share * hospitals - 1e-9)) for share in shares), default=hospitals)
 
 
 def under_masks(config: SecureAggregationConfig | None, hospitals: int) -> str:

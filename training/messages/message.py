@@ -205,11 +205,6 @@ def unknown_request(broadcast: Broadcast) -> MessageError:
     )
 
 
-def value_bytes(tensor: torch.Tensor) -> memoryview:
-    """The bytes of a tensor's values, in their order."""
-    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
-
-
 def request_digest(request: Broadcast) -> str:
     """The SHA-256 of all of a request but whom it is for: two are the same if their every byte is."""
     about = [request.stage, request.round, request.ask, request.track, dict(request.options)]
@@ -217,7 +212,7 @@ def request_digest(request: Broadcast) -> str:
     for name, tensor in sorted(request.tensors.items()):
         head = json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode()
         found.update(len(head).to_bytes(8, "big") + head)
-        found.update(value_bytes(tensor))
+        found.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return found.hexdigest()
 
 

@@ -122,11 +122,6 @@ def patchify(images: Tensor, grid: PatchGrid) -> Tensor:
     return cut.permute(0, 2, 4, 3, 5, 1).reshape(len(images), grid.patches, grid.pixels)
 
 
-def take_patches(values: Tensor, index: Tensor) -> Tensor:
-    """Rows `index` `(batch, n)` of `values` `(batch, patches, width)`, as `(batch, n, width)`."""
-    return values.gather(1, index.unsqueeze(-1).expand(-1, -1, values.shape[-1]))
-
-
 def encode_visible(encoder: Any, images: Tensor, visible: Tensor) -> Tensor:
     """The encoder's output when it sees the visible patches alone, at the positions where they belong.
 
@@ -142,7 +137,8 @@ def encode_visible(encoder: Any, images: Tensor, visible: Tensor) -> Tensor:
     prefix, patches = tokens.split(
         [encoder.num_prefix_tokens, tokens.shape[1] - encoder.num_prefix_tokens], 1
     )
-    tokens = torch.cat([prefix, take_patches(patches, visible)], dim=1)
+    seen = patches.gather(1, visible.unsqueeze(-1).expand(-1, -1, patches.shape[-1]))
+    tokens = torch.cat([prefix, seen], dim=1)
     return through_blocks(encoder, tokens)
 
 

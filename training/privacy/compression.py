@@ -90,25 +90,17 @@ def scale_of(packed: Mapping[str, Tensor], name: str) -> Tensor:
     return scale.to(torch.float32).reshape(())
 
 
-def is_packed(tensors: Tensors) -> bool:
-    """Whether any tensor is in a compressed form."""
-    return any(name.startswith(WIRE) for name in tensors)
-
-
 def compressible(tensor: Tensor, exact_below: int) -> bool:
     """Whether a tensor travels in a compressed form at all."""
     return tensor.is_floating_point() and tensor.numel() >= max(exact_below, 1)
 
 
-def packed_names(packed: Tensors) -> frozenset[str]:
-    """The names of the tensors that are in a compressed form."""
-    return frozenset({*named(packed, HALF), *named(packed, BYTE)})
-
-
 def opened(broadcast: Broadcast) -> Broadcast:
     """The request with its weights as numbers again."""
     return (
-        replace(broadcast, tensors=decode(broadcast.tensors)) if is_packed(broadcast.tensors) else broadcast
+        replace(broadcast, tensors=decode(broadcast.tensors))
+        if any(name.startswith(WIRE) for name in broadcast.tensors)
+        else broadcast
     )
 
 
@@ -206,7 +198,7 @@ class Opened(Mapping[str, Tensor]):
         self._travelled, self._reference = update.tensors, reference
         travelled = dict(update.tensors.items())
         prefix = f"{WIRE}{config.up}/"
-        self._packed = packed_names(travelled)
+        self._packed = frozenset({*named(travelled, HALF), *named(travelled, BYTE)})
         for name in self._packed:
             if name not in reference or prefix + name not in travelled:
                 raise MessageError(

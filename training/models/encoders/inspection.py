@@ -85,7 +85,8 @@ def inspect(source: Source) -> Contents:
     content = source.read()
     inside, beside = of_the_encoder(content.tensors)
     layout = layout_of(inside, beside)
-    candidates = [KNOWN[source.weights.removeprefix(PACKAGE)].model] if package_known(source) else []
+    known = KNOWN.get(source.weights.removeprefix(PACKAGE)) if source.weights.startswith(PACKAGE) else None
+    candidates = [known.model] if known else []
     candidates += list(guesses(inside, source.path.name))
     model, certain = first_that_fits(candidates, inside, dict(layout.options))
     told = preprocessing_of(source.weights, model or "")
@@ -101,11 +102,6 @@ def inspect(source: Source) -> Contents:
         known=told is not None,
         notes=(*content.notes, *((layout.note,) if layout.note else ())),
     )
-
-
-def package_known(source: Source) -> bool:
-    """Whether a source is a package whose weights we know."""
-    return source.weights.startswith(PACKAGE) and source.weights.removeprefix(PACKAGE) in KNOWN
 
 
 def layout_of(inside: Tensors, beside: Tensors) -> Layout:
@@ -189,11 +185,7 @@ def first_that_fits(
         }
         if body == own:
             return name, True
-    return (there[0] if there and _looks_like_a_vit(tensors) else None), False
-
-
-def _looks_like_a_vit(tensors: Tensors) -> bool:
-    return any(_is_patches(name) for name in tensors)
+    return (there[0] if there and any(_is_patches(name) for name in tensors) else None), False
 
 
 def head_of(tensors: Tensors) -> tuple[int, ...] | None:

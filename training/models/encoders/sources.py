@@ -128,11 +128,6 @@ def fetch(what: str, model: str) -> tuple[Path, str | None]:
     return Path(path), known.license if known else None
 
 
-def preprocessing_of_hub(what: str, model: str) -> Preprocessing | None:
-    """How timm's own weights were trained; None for a repository, which does not say it in one way."""
-    return None if "/" in what else of_timm(_of_timm(what, model))
-
-
 def of_timm(known: Any) -> Preprocessing:
     """The preprocessing in a `PretrainedCfg` of timm, which has no types."""
     return Preprocessing(
@@ -256,7 +251,8 @@ def preprocessing_of(weights: str, model: str) -> Preprocessing | None:
         known = KNOWN.get(weights.removeprefix(PACKAGE))
         return known.preprocessing if known else None
     if weights.startswith(HUB):
-        return preprocessing_of_hub(weights.removeprefix(HUB), model)
+        what = weights.removeprefix(HUB)  # a repository does not say it in one way
+        return None if "/" in what else of_timm(_of_timm(what, model))
     return preprocessing_in(Path(weights))
 
 
