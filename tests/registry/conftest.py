@@ -76,8 +76,6 @@ def tones_of(name: str, *values: str, scale: str = "fitzpatrick") -> Subgroup:
 
 
 GRAPH = draw_graph()
-
-
 UNTOLD = {"n": 50, "accuracy": 0.8, "answered": 1.0, "reported": 1.0, "reported_risk": 0.0}
 
 
@@ -278,7 +276,7 @@ def places(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> Places:
 
 
 @pytest.fixture(scope="session")
-def _new(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def new_registry(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data of a new SQLite registry, to copy."""
     data = tmp_path_factory.mktemp("new") / "data"
     Registry.open(f"sqlite:///{data / 'registry.db'}", str(data / "store")).close()
@@ -286,10 +284,10 @@ def _new(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def registry(places: Places, _new: Path) -> Iterator[Registry]:
+def registry(places: Places, new_registry: Path) -> Iterator[Registry]:
     """A new registry."""
     if places.is_sqlite and not places.database.exists():
-        shutil.copytree(_new, places.store.parent)
+        shutil.copytree(new_registry, places.store.parent)
     with places.open() as opened:
         yield opened
 
