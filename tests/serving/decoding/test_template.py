@@ -63,11 +63,12 @@ def submit(pool):
 def suspended(pool):
     """The one worker, suspended with a picture, and the future of that."""
     assert sound(pool)
-    asked = worker(pool)
+    (decoder,) = pool._decoders
+    asked, before = psutil.Process(decoder.pid), decoder.questions
     asked.suspend()
     wait_for(asked, psutil.STATUS_STOPPED)
     decoding = submit(pool)
-    while not decoding.running():
+    while decoder.questions == before:  # one that ends before is replaced, and says nothing
         os.sched_yield()
     return asked, decoding
 
