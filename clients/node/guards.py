@@ -105,9 +105,8 @@ def on_privacy(least: PrivacyPolicy, job: Job, unmasked: str | None) -> Iterator
         yield Verdict(
             "privacy.largest_epsilon",
             epsilon is not None and epsilon <= least.largest_epsilon,
-            f"counts with ε of {least.largest_epsilon:g} or less are asked, the job has no noise on them"
-            if privacy.counts.epsilon is None
-            else f"{privacy.counts.epsilon:g}",
+            f"counts with ε of {least.largest_epsilon:g} or less are asked, the job has "
+            f"{'no noise on them' if epsilon is None else format(epsilon, 'g')}",
         )
 
 

@@ -203,7 +203,7 @@ class _WithoutTensors(pickle.Pickler):
     """Writes a model with the shapes of its tensors in place of them."""
 
     def persistent_id(self, obj: Any) -> Any:
-        """Written for what no graph depends on: values and their origin, the order of sets."""
+        """What is written of it, less what no graph depends on: values, their origin, the order of sets."""
         if isinstance(obj, dict) and "_modules" in obj:
             return {name: value for name, value in obj.items() if name != "origins"}
         if isinstance(obj, set | frozenset):

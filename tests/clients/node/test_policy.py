@@ -78,6 +78,14 @@ def test_each_rule_on_privacy_lets_through_what_keeps_to_it_and_nothing_less(
     assert refused_rules(policy, changed(small_job, privacy=bad)) == {f"privacy.{rule}"}
 
 
+@pytest.mark.parametrize(("counts", "has"), [({}, "no noise on them"), ({"epsilon": 3}, "3")])
+def test_a_refusal_says_what_is_asked_and_what_the_job_has(counts, has, small_job):
+    policy = Policy.model_validate(allowing({"privacy": {"largest_epsilon": 2}}))
+    judged = verdicts_on(policy, changed(small_job, privacy={"counts": counts}))
+    told = [each.text for each in judged if not each.allowed]
+    assert told == [f"counts with ε of 2 or less are asked, the job has {has}"]
+
+
 def test_jobs_are_pinned_by_digest_or_are_those_of_a_recipe(small_job):
     other = changed(small_job, seed=4)
     assert refused_rules({"jobs": {"digests": [small_job.digest]}}, small_job) == set()
