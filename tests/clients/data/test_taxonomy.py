@@ -95,3 +95,12 @@ def test_the_table_in_the_docs_has_these_codes(code):
     cells = [cell.strip() for cell in line.split("|")[2:5]]
     coding = short(TAXONOMY[code].codings)
     assert cells == [coding.get(key, "") for key in ("icd10", "icd10cm", "snomed")]
+
+
+def test_the_docs_list_every_code_by_its_malignancy():
+    page = (Path(__file__).parents[3] / "docs" / "data.md").read_text()
+    listed = page[page.index("The codes (") :].split("\n\n")[0]
+    for malignancy in ("malignant", "benign", "premalignant"):
+        (codes,) = re.findall(rf" {malignancy} ((?:`\w+`,?\s*)+)", listed)
+        known = {label.code for label in TAXONOMY.values() if label.malignancy == malignancy}
+        assert set(re.findall(r"\w+", codes)) == known, malignancy

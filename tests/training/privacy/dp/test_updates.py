@@ -1,6 +1,7 @@
 """Noise on updates: clipping, the account, and the report of a run."""
 
 from math import erf, exp, sqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -184,6 +185,12 @@ def test_epsilon_is_a_near_bound_of_the_exact_one(noise, releases, delta):
     exact = exact_epsilon(noise, releases, delta)
     found = epsilon([(noise, 1.0, releases)], delta)
     assert exact <= found <= 1.25 * exact + 0.05
+
+
+def test_the_docs_say_what_noise_multipliers_give():
+    page = " ".join((Path(__file__).parents[4] / "docs" / "privacy.md").read_text().split())
+    one, four, eight = (epsilon([(noise, 1.0, 20)], 1e-5) for noise in (1.0, 4.0, 8.0))
+    assert f"ε is {one:.1f} with a noise multiplier of 1, {four:.1f} with 4 and {eight:.1f} with 8" in page
 
 
 @pytest.mark.parametrize(("noise", "rate", "steps"), [(1.0, 0.05, 200), (0.7, 0.2, 30)])
