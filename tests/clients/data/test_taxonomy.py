@@ -99,8 +99,9 @@ def test_the_table_in_the_docs_has_these_codes(code):
 
 def test_the_docs_list_every_code_by_its_malignancy():
     page = (Path(__file__).parents[3] / "docs" / "data.md").read_text()
-    listed = page[page.index("The codes (") :].split("\n\n")[0]
-    for malignancy in ("malignant", "benign", "premalignant"):
-        (codes,) = re.findall(rf" {malignancy} ((?:`\w+`,?\s*)+)", listed)
-        known = {label.code for label in TAXONOMY.values() if label.malignancy == malignancy}
-        assert set(re.findall(r"\w+", codes)) == known, malignancy
+    listed = page[page.index("The codes of ISIC") :].split("\n\n")[0]
+    parts = [part.split(maxsplit=1) for part in listed.partition("): ")[2].split(";")]
+    assert {name: set(re.findall(r"`(\w+)`", codes)) for name, codes in parts} == {
+        name: {label.code for label in TAXONOMY.values() if label.malignancy == name}
+        for name in ("malignant", "benign", "premalignant")
+    }
