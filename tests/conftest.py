@@ -1,3 +1,4 @@
+import gc
 import os
 import shutil
 import sys
@@ -55,6 +56,18 @@ class Ended:
     code: int
     out: str
     err: str
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is loaded for the tests stays until the end: the garbage collector need not look through it."""
+    gc.disable()
+    result = yield
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(700, 10, 100)
+    gc.enable()
+    return result
 
 
 @pytest.fixture

@@ -25,7 +25,6 @@ def rare_searches():
     gc.disable()
     yield
     gc.enable()
-    gc.unfreeze()
 
 
 def sent() -> "weakref.ref[TxTask]":
