@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import onnx
 import pytest
 import torch
 import yaml
+from httpx._transports import default
 from hypothesis import HealthCheck, settings
 
 # How long an example takes says more about the machine than about us.
@@ -95,6 +97,14 @@ def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(folder))
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def authorities_once() -> Iterator[None]:
+    """What httpx reads of the world's certificate authorities for each caller, it reads once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(default, "create_ssl_context", cache(default.create_ssl_context))
+        yield
 
 
 @pytest.fixture(scope="session")

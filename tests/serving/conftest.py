@@ -259,7 +259,7 @@ def running(
     source: Callable[[], AbstractContextManager[Any]], headers: Mapping[str, str] | None = None, **set_to: Any
 ) -> Iterator[Service]:
     """The service over a source of releases, on a free port; keywords are settings."""
-    settings = ServeSettings(**{"poll_seconds": 0.05, "threads": 2, "records": None, **set_to})
+    settings = ServeSettings(**{"poll_seconds": 0.2, "threads": 2, "records": None, **set_to})
     # A thread cannot run the service's own server: what that one does is tested over a real service.
     server = uvicorn.Server(
         uvicorn.Config(build_app(settings, source), http="h11", ws="none", log_config=None, access_log=False)
