@@ -1,7 +1,8 @@
 """Prints the settings under which this processor computes as lesser ones do, a line each.
 
-`make check` runs the tests of training once more under each. ATEN_CPU_CAPABILITY is that of PyTorch's own kernels;
-one that the processor lacks would end the process. ONEDNN_MAX_CPU_ISA is that of convolutions and products.
+`make check` runs the tests of training once more under each. ATEN_CPU_CAPABILITY is that of PyTorch's own
+kernels; one that the processor lacks would end the process. ONEDNN_MAX_CPU_ISA is that of convolutions and
+products.
 """
 
 import torch
