@@ -57,6 +57,7 @@ def test_no_caller_makes_the_series_grow(counted):
 
 def test_diagnoses_are_counted_by_version_decision_route_and_tone(counted, picture):
     sure, unsure = picture(), picture("PNG", colour=(90, 90, 90))
+    began = time.monotonic()
     counted.diagnose(sure)
     counted.diagnose(sure, params={"skin_tone": "1", "top": "1"})
     counted.diagnose(unsure, "image/png", params={"skin_tone": "5"})
@@ -78,6 +79,7 @@ def test_diagnoses_are_counted_by_version_decision_route_and_tone(counted, pictu
         for stage in ("waiting", "decoding", "model")
         for which, n in ((version, 5), (light, 1))
     }
+    assert 0 < sum(of(found, "dermfed_stage_seconds_sum").values()) < time.monotonic() - began
     assert of(found, "dermfed_prediction_sets_total") == {
         f'{{guarantee="global",{name},subgroup="global",{version}': 5,
         f'{{guarantee="subgroup",{name},subgroup="light",{light}': 1,

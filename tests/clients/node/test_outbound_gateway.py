@@ -194,7 +194,7 @@ def test_a_node_that_cannot_get_ready_says_so_by_a_code(kit, small_job, said, mo
         assert tells(said[0])
 
 
-def test_what_flare_answers_for_us_tells_nothing_either(monkeypatch):
+def test_what_flare_answers_for_us_tells_nothing_either(monkeypatch, caplog):
     """A call with arguments that no method takes fails before the gateway; FLARE sends its trace along."""
     for name in ("secure_format_traceback", "secure_format_exception"):
         monkeypatch.setattr(dispatch, name, getattr(dispatch, name))
@@ -208,8 +208,9 @@ def test_what_flare_answers_for_us_tells_nothing_either(monkeypatch):
 
     assert "test_outbound_gateway.py" in told()  # a path of this machine, though FLARE calls it secure
     keep_traces(hospitals.LOGGER)
-    assert not tells(told())
-    assert ".py" not in told()
+    assert not tells(answered := told())
+    assert ".py" not in answered
+    assert tells(caplog.text)
 
 
 def test_a_hospitals_processes_have_flare_keep_texts_of_errors(kit, kits):
