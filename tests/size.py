@@ -32,7 +32,7 @@ LIMITS = {
     "lines of benchmarks": 5_912,
     "recipes": 45,
     "decision records": 18,
-    "words of docs": 62_988,
+    "words of docs": 62_994,
     "words of the dialect in docs": 5,
 }
 
