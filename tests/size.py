@@ -28,7 +28,7 @@ LIMITS = {
     "folders": 63,
     "imports, in thousandths of code": 109,
     "words of the dialect in docstrings": 15,
-    "lines of tests": 84_887,
+    "lines of tests": 84_900,
     "lines of benchmarks": 5_912,
     "recipes": 45,
     "decision records": 18,

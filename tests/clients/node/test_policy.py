@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from benchmarks.loopback.permissive import PERMISSIVE
@@ -91,6 +92,8 @@ def test_jobs_are_pinned_by_digest_or_are_those_of_a_recipe(small_job):
     assert refused_rules({"jobs": {"digests": [small_job.digest]}}, small_job) == set()
     assert refused_rules({"jobs": {"digests": [small_job.digest]}}, other) == {"jobs"}
     assert refused_rules({"jobs": {"recipes": ["demo"]}}, small_job) == {"jobs"}
+    with pytest.raises(ValidationError, match="demmo"):
+        Policy.model_validate({"jobs": {"recipes": ["demo", "demmo"]}})
 
 
 def test_a_job_is_a_recipe_by_what_is_in_it_and_not_by_what_it_says_of_itself(small_job):

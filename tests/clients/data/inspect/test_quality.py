@@ -77,6 +77,7 @@ def test_everything_of_the_table_is_escaped(manifest):
 def test_file_names_are_on_the_page_unless_they_are_to_be_hidden(manifest, tmp_path):
     quality = quality_of(manifest)
     assert "images/13.png" in quality_page(quality)
+    assert "<li>there is no such file: 2</li>" in quality_page(quality)
     assert "is not to leave the hospital" in quality_page(quality)
     hidden = quality_page(quality, names=False)
     assert "images/" not in hidden

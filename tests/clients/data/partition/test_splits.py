@@ -66,6 +66,15 @@ def test_five_lesions_of_five_labels_do_not_all_go_to_training():
     assert len(set(split(rows).tolist())) >= 3
 
 
+@pytest.mark.parametrize("known", [{"lesion_id": "l{}"}, {"patient_id": "p{}"}], ids=["lesion", "patient"])
+def test_other_names_of_files_change_no_split_where_something_else_is_known(known):
+    def splits(name):
+        ids = [{column: form.format(n) for column, form in known.items()} for n in range(60)]
+        return split([Row(name.format(n), "NV", **of) for n, of in enumerate(ids)]).tolist()
+
+    assert splits("{}.jpg") == splits("IMG_{}.jpg")
+
+
 def test_given_splits_are_kept_and_carry_their_kin_along():
     rows = [
         Row("a.jpg", lesion_id="1", split="test"),
