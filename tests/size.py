@@ -28,11 +28,11 @@ LIMITS = {
     "folders": 63,
     "imports, in thousandths of code": 109,
     "words of the dialect in docstrings": 15,
-    "lines of tests": 84_900,
+    "lines of tests": 84_907,
     "lines of benchmarks": 5_912,
     "recipes": 45,
     "decision records": 18,
-    "words of docs": 62_994,
+    "words of docs": 62_995,
     "words of the dialect in docs": 5,
 }
 

@@ -6,6 +6,7 @@ import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -35,6 +36,12 @@ def answering(service):
 
 def status(service):
     return service.client.get("/readyz").json()["status"]
+
+
+@pytest.fixture
+def serve(serve):
+    """A service that looks so often that it sees each promotion, and each moment without a registry."""
+    return partial(serve, poll_seconds=0.05)
 
 
 @pytest.fixture
