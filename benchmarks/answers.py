@@ -29,11 +29,11 @@ from services import free_port, processor_time, running
 from training_runs import write_job
 
 from clients.api import DermFed
-from clients.data.labels.label_map import DROPPED, label_pictures
-from clients.data.labels.subgroups import assign_subgroups
-from clients.data.partition.partition import partition
-from clients.data.pictures.files import PictureReader, cache_folder, decode_once
+from clients.data.label_map import DROPPED, label_pictures
+from clients.data.partition import partition
+from clients.data.picture_files import PictureReader, cache_folder, decode_once
 from clients.data.sources import Picture, filtered, read_sources
+from clients.data.subgroups import assign_subgroups
 from registry.bundle.conclusions import Tree
 from registry.bundle.folder import read_bundle
 from registry.bundle.metrics.intervals import clopper_pearson

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for tests.attacks
 
 from quick import print_conditions, print_table, start
 
-from registry.bundle.counts.score_bins import highest, smallest_cell
+from registry.bundle.score_bins import highest, smallest_cell
 from tests.attacks.chosen_models import sweep
 from tests.attacks.guessing import guesses
 from tests.attacks.hospitals import MIN_COUNT, arrays_of, as_before, ask, draw

@@ -20,14 +20,14 @@ import typer
 from numpy.typing import NDArray
 from quick import is_quick, print_conditions, print_table, start
 
-from registry.bundle.counts.counting import Block, count
-from registry.bundle.counts.counts import Counts
-from registry.bundle.counts.lesions import LesionSums
-from registry.bundle.counts.score_bins import smallest_cell
+from registry.bundle.counting import Block, count
+from registry.bundle.counts import Counts
+from registry.bundle.lesion_counts import LesionSums
 from registry.bundle.metrics.classification import FEWEST_FOR_AUPRC
 from registry.bundle.metrics.fairness import DIFFERENCES, difference, fairness_limits, standardised
 from registry.bundle.metrics.intervals import DesignEffect, Figure, Limits, Sample, sample_of
 from registry.bundle.metrics.summary import BY_CLASS, FAIRNESS, MALIGNANCY, METRICS, limits_of, mean_of_limits
+from registry.bundle.score_bins import smallest_cell
 
 SHARED = 0.6  # of the variance of the noise, within a lesion
 PICTURES_OF_A_LESION = (1, 2, 3, 4)  # in turn, where lesions have several

@@ -38,7 +38,7 @@ from torch import Tensor, nn
 
 from clients.data.synthetic import case_of, draw
 from training.privacy.compression import decode, encode
-from training.privacy.dp.updates import clip
+from training.privacy.noisy_updates import clip
 from training.randomness import NoiseSource
 
 SIZE, CLASSES = 32, 7

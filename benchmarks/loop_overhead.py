@@ -40,7 +40,7 @@ import training.rounds.client.fit
 import training.rounds.server.loop
 from clients.store import ClientStore
 from registry.bundle.labels import Label
-from training.algorithms.augmentations.batch import augment
+from training.algorithms.augmentations import augment
 from training.algorithms.local_model import LocalModel, build_optimizer
 from training.algorithms.objectives.epochs import epoch_order, in_batches
 from training.algorithms.objectives.supervised import Supervised, SupervisedTask
@@ -50,8 +50,7 @@ from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.jobs.job import Job
 from training.jobs.stages.base import StageContext
 from training.jobs.stages.federate import Federate
-from training.messages.message import GLOBAL, Update
-from training.messages.tensor_file import Spool
+from training.messages import GLOBAL, Update
 from training.models import initial_model
 from training.models.classifier import float_state, to_model_input
 from training.randomness import derive_seed, generator
@@ -60,6 +59,7 @@ from training.rounds.server.checkpoint import Checkpoints
 from training.rounds.server.loop import fit_broadcast, run_rounds
 from training.rounds.server.metrics import MetricsLog
 from training.rounds.server.plan import States, TrackState
+from training.tensor_file import Spool
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from quick import print_conditions, print_table, start, write_table
 
 from tests.attacks.summing import Anybody, identity
 from training.algorithms.client import Client, State
-from training.messages.message import Answer, Broadcast, Failure, Update, tensor_bytes
+from training.messages import Answer, Broadcast, Failure, Update, tensor_bytes
 from training.privacy.secagg.arithmetic import Entry, FixedPointVector
 from training.privacy.secagg.client import answer, withhold
 from training.privacy.secagg.sums import MaskedSum, sum_masked_updates

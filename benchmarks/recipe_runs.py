@@ -19,8 +19,8 @@ import numpy as np
 import yaml
 from quick import is_quick
 
-from registry.bundle.counts.counting import Block
-from registry.bundle.counts.counts import Counts
+from registry.bundle.counting import Block
+from registry.bundle.counts import Counts
 from registry.bundle.metrics.intervals import Figure, interval, sample_of
 from training.errors import JobError
 from training.jobs.job import read_job

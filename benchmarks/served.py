@@ -29,7 +29,7 @@ from quick import is_quick, print_conditions, print_table, start
 from services import free_port, running
 from training_runs import write_job
 
-from clients.data.pictures.files import PictureReader, cache_folder
+from clients.data.picture_files import PictureReader, cache_folder
 from clients.data.sources import Picture, filtered, read_sources
 from registry.bundle.folder import Bundle
 from registry.bundle.labels import GLOBAL

@@ -30,10 +30,10 @@ from training.algorithms.objectives.supervised import Supervised
 from training.data.dataset import Split
 from training.jobs.job import Job, read_job
 from training.jobs.stages.federate import Federate
-from training.messages.message import GLOBAL
+from training.messages import GLOBAL
 from training.models import initial_model
 from training.models.classifier import float_state, to_model_input
-from training.models.encoders.files import GLOBAL_IN_OUTCOME
+from training.models.encoder_files import GLOBAL_IN_OUTCOME
 from training.randomness import generator
 from training.wiring import load_data
 

@@ -19,7 +19,7 @@ import yaml
 
 from clients.api import ConnectionFailed, DermFed, Diagnosis
 from clients.data.adapters.layouts import Synthetic
-from clients.data.manifests.manifest import Row
+from clients.data.manifest import Row
 from personalization.calibration.at_thresholds import fewest_needed
 from registry.bundle.folder import read_bundle
 from registry.bundle.labels import Label, malignant_classes

@@ -47,12 +47,12 @@ from registry.people import person_issues
 from registry.records import MOVES, RESTORE, IntegrityIssue
 from registry.releases.gate_sets import gate_set_digest
 from registry.releases.labels import all_tags
-from registry.signing.versions import signature_issues
-from registry.store.base import Store
-from registry.store.bundles import require_not_lost
+from registry.signed_versions import signature_issues
+from registry.store import Store
+from registry.stored_bundles import require_not_lost
 
 if TYPE_CHECKING:
-    from registry.signing.keys import Trust
+    from registry.signing_keys import Trust
 
 _JSON = ("versions", "gates", "details")
 

@@ -81,7 +81,7 @@ def signature_issue(event: Mapping[str, Any], registry: str, person: Person) -> 
         registry: the registry's id.
         person: whose it says to be.
     """
-    from registry.signing.keys import (
+    from registry.signing_keys import (
         ACTION,  # cryptography is an extra
         fingerprint,
         read_public_key,
@@ -268,7 +268,7 @@ def new_person(name: str, public: Path, roles: Iterable[str]) -> Person:
         InvalidName: there is no such role, or none is given.
         KeyUnusable: the file holds no public key that can be used.
     """
-    from registry.signing.keys import fingerprint, public_key_text, read_key_file
+    from registry.signing_keys import fingerprint, public_key_text, read_key_file
 
     given = choose("role", "a person", roles, ROLES)
     key = read_key_file(public)

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
 from sqlalchemy import Connection, Engine, and_
 
 from registry import audit, keys, people, records
-from registry.archive.export_release import Exported, export_release
-from registry.archive.import_release import Imported, import_release, read_release
+from registry import signed_versions as signing
 from registry.audit import ComparedHead, KeptHead
 from registry.bundle.folder import Bundle
 from registry.bundle.manifest import BundleManifest
@@ -27,9 +26,11 @@ from registry.database.connection import open_registry, reading, url_text
 from registry.database.tables import GENESIS, EventRow, registry_id
 from registry.environment import current_user, database_url, key_password, signing_key, store_location
 from registry.errors import KeyUnusable, NotFound, StoreError
+from registry.export_release import Exported, export_release
 from registry.gate_report import Comparison, GateReport
 from registry.gates import GateSet
 from registry.gates.gate_set import LetThrough, let_through
+from registry.import_release import Imported, import_release, read_release
 from registry.keys import Rotated
 from registry.names import check_name, check_reason, check_title
 from registry.outcomes import alarms
@@ -38,9 +39,8 @@ from registry.outcomes.store import OutcomeStore
 from registry.records import PRODUCTION, ROTATION_GRACE, SCOPES, Event, EventKind, Release, Version
 from registry.releases import add, gate_sets, labels, promote, rollback, rollout
 from registry.releases.promote import Promotion
-from registry.signing import versions as signing
-from registry.store.base import Store, open_store
-from registry.store.bundles import (
+from registry.store import Store, open_store
+from registry.stored_bundles import (
     GRACE,
     Collected,
     collect_garbage,
@@ -51,7 +51,7 @@ from registry.store.bundles import (
 from registry.views.changes import Difference, compare
 
 if TYPE_CHECKING:
-    from registry.signing.keys import Signer, Trust
+    from registry.signing_keys import Signer, Trust
 
 __all__ = ["PRODUCTION", "Registry", "key_signatory"]
 
@@ -76,7 +76,7 @@ def key_signatory(file: Path | None = None) -> queries.Signatory | None:
     """
     if (found := signing_key(file)) is None:
         return None
-    from registry.signing.keys import KeySignatory  # cryptography is an extra, and only this needs it
+    from registry.signing_keys import KeySignatory  # cryptography is an extra, and only this needs it
 
     return KeySignatory.read(found, key_password())
 
@@ -111,7 +111,7 @@ class Registry:
             url: the database; by default `DERMFED_REGISTRY_URL`, or a file of the current user's.
             store: the folder of objects or an address; by default `DERMFED_STORE`, or a folder of your own.
             actor: the actor of events that are not signed; by default the current user.
-            signatory: who signs what is done; see `registry.signing.keys`.
+            signatory: who signs what is done; see `registry.signing_keys`.
             identity: the id of the registry, if it is known: then nothing is read yet, and nothing ever made.
 
         Raises:
@@ -600,7 +600,7 @@ class Registry:
 
         Where the key is that of a person whom the registry knows, the event in history is signed by them.
         """
-        from registry.signing.keys import KeySignatory  # cryptography is an extra
+        from registry.signing_keys import KeySignatory  # cryptography is an extra
 
         signatory = KeySignatory(signer)
         known = signatory.fingerprint in self._read(queries.active_people)

@@ -46,8 +46,8 @@ def serve(
         print(version("dermfed"))
         return
     refuse_foreign(Path.cwd())
+    from registry.attestation import trust_in
     from registry.registry import Registry
-    from registry.signing.attestation import trust_in
     from serving.inference.device import Device, DeviceUnusable
     from serving.server import COUNTS, listening_address
     from serving.server import serve as serve_workers

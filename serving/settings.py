@@ -10,8 +10,8 @@ import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from registry.bundle.text import nearest
+from registry.envelope import TRUSTED_KEYS
 from registry.environment import OUTCOMES
-from registry.signing.envelope import TRUSTED_KEYS
 from serving.machine import cores, memory
 
 PREFIX: Final = "DERMFED_SERVE_"

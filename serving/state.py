@@ -16,11 +16,11 @@ from starlette.requests import Request
 from registry.bundle.text import nearest
 from registry.records import Scope, Version
 from registry.registry import Registry
-from serving.access.admission import Admission
-from serving.access.auth import KeyLacksScope, UnknownKey, authorise
-from serving.access.limits import Limits
+from serving.admission import Admission
+from serving.auth import KeyLacksScope, UnknownKey, authorise
 from serving.decoding.decoders import Decoders
 from serving.inference.batcher import Batcher
+from serving.limits import Limits
 from serving.machine import cores
 from serving.metrics import Metrics
 from serving.monitoring.decision_log import DecisionLog

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from registry.bundle.conclusions import Tree
-from registry.bundle.counts.counting import Block, count
-from registry.bundle.counts.counts import Thresholds
+from registry.bundle.counting import Block, count
+from registry.bundle.counts import Thresholds
 from registry.bundle.evaluation import (
     AnswerCounts,
     ClassCounts,

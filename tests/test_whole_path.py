@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clients.data.adapters.layouts import Synthetic
-from clients.data.manifests.csv_file import write_manifest
+from clients.data.manifest_file import write_manifest
 from registry.bundle.folder import read_bundle
 
 ROOT = Path(__file__).parents[1]

@@ -5,8 +5,8 @@ from math import exp
 import numpy as np
 
 from registry.bundle.conclusions import Conclusions, NodeRule
-from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.manifest import KindMissed, Triage
+from registry.bundle.score_bins import LOGIT_BINS
 
 
 def at_log_odds(log_odds: float) -> int:

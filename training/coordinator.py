@@ -23,7 +23,7 @@ from dermfed.own_names import refuse_foreign
 
 refuse_foreign()
 
-from clients.data.pictures.files import cache_folder
+from clients.data.picture_files import cache_folder
 from clients.federation.job_folder import unpack
 from clients.federation.kit import Kit, open_kit
 from clients.federation.processes import end_with_parent
@@ -35,18 +35,18 @@ from personalization.report.data import report_data
 from personalization.report.page import render_report
 from training.algorithms.client import FolderReleases
 from training.data.dataset import SERVER
-from training.engines.flare.calls import AT_ONCE, Channel, StoppedError
-from training.engines.flare.flare_calls import CallLeftovers, FlareCall, spare_what_is_here
-from training.engines.flare.registration import OfflineError
-from training.engines.flare.roster import Roster
-from training.engines.flare.session import ROSTER, CoordinatorSession, LogStream, OwnPictures
+from training.engines.calls import AT_ONCE, Channel, StoppedError
+from training.engines.flare_calls import CallLeftovers, FlareCall, spare_what_is_here
 from training.engines.in_process import keep_freed_memory
+from training.engines.registration import OfflineError
+from training.engines.roster import Roster
+from training.engines.session import ROSTER, CoordinatorSession, LogStream, OwnPictures
 from training.errors import CheckpointError, JobError, QuorumError, TrainingError, is_of_a_full_disk
 from training.files import locked_within, plain_segment, write_text
 from training.jobs.client_app import ClientApp
 from training.jobs.job import Job
 from training.jobs.run_folder import RunFolder
-from training.messages.message import tensor_bytes
+from training.messages import tensor_bytes
 from training.models import initial_model
 from training.models.classifier import float_state
 from training.wiring import attester, open_registrar

@@ -11,7 +11,7 @@ import typer
 import yaml
 
 if TYPE_CHECKING:
-    from training.models.encoders.inspection import Contents
+    from training.models.encoder_inspection import Contents
 
 EXAMPLES = """Examples:
 
@@ -79,15 +79,15 @@ def print_contents(facts: dict[str, Any]) -> None:
 
 def known_encoders() -> list[dict[str, Any]]:
     """A description of each encoder that can be installed."""
-    from training.models.encoders.sources import KNOWN
+    from training.models.encoder_sources import KNOWN
 
     return [listed(package) for package in KNOWN]
 
 
 def facts_of(what: str) -> dict[str, Any]:
     """What a file of weights, or `package:NAME`, contains, and the blocks of a job that begins with it."""
-    from training.models.encoders.inspection import inspect
-    from training.models.encoders.sources import KNOWN, PACKAGE, Source, weights_file
+    from training.models.encoder_inspection import inspect
+    from training.models.encoder_sources import KNOWN, PACKAGE, Source, weights_file
 
     package = what.removeprefix(PACKAGE) if what.startswith(PACKAGE) or what in KNOWN else None
     weights = what if package is None else f"{PACKAGE}{package}"
@@ -115,7 +115,7 @@ def facts_of(what: str) -> dict[str, Any]:
 
 def listed(package: str) -> dict[str, Any]:
     """A description of a known package."""
-    from training.models.encoders.sources import KNOWN, PACKAGE, Source, is_installed, weights_file
+    from training.models.encoder_sources import KNOWN, PACKAGE, Source, is_installed, weights_file
 
     known, there = KNOWN[package], is_installed(package)
     source = Source(f"{PACKAGE}{package}", weights_file(package)) if there else None

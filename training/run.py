@@ -239,7 +239,7 @@ def main() -> None:
 
             encoder_app(sys.argv[2:], prog_name=f"dermfed-train {ENCODERS}", standalone_mode=True)
         elif sys.argv[1:2] == [INIT]:
-            from clients.new_job.command import app as init_app
+            from clients.new_job import app as init_app
 
             init_app(sys.argv[2:], prog_name=f"dermfed-train {INIT}", standalone_mode=True)
         else:

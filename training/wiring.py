@@ -13,8 +13,8 @@ from typing import Any
 
 from rich.console import Console
 
-from clients.data.inspect.near_duplicates import leak_notes
-from clients.data.pictures.files import cache_folder
+from clients.data.near_duplicate_links import leak_notes
+from clients.data.picture_files import cache_folder
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
 from clients.federation.kit import open_kit
@@ -153,7 +153,7 @@ def attester(key: Path | None = None) -> Attest:
     """
     if (file := signing_key(key)) is None:
         return unsigned
-    from registry.signing.attestation import Attester  # cryptography is an extra, and only this needs it
+    from registry.attestation import Attester  # cryptography is an extra, and only this needs it
 
     try:
         return Attester(file, key_password())

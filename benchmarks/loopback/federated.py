@@ -16,8 +16,8 @@ from time import monotonic
 from typing import Any
 
 from clients.data.adapters.table import make_adapter
-from clients.data.manifests.csv_file import write_manifest
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.manifest import Manifest, Row
+from clients.data.manifest_file import write_manifest
 from clients.federation.admin_client import AdminClient
 from clients.federation.kit import Federation, open_kit
 from clients.federation.provision import provision

@@ -12,7 +12,7 @@ from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.jobs.job import read_job
 from training.jobs.pipeline import run_stages
 from training.jobs.run_folder import RunFolder
-from training.messages.message import Answer, Broadcast, Failure
+from training.messages import Answer, Broadcast, Failure
 from training.rounds.requests import FIT
 from training.rounds.server.metrics import MetricsLog
 

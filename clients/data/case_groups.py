@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from clients.data.cell_values import UnreadCells, proposal
 from clients.data.errors import ManifestError
-from clients.data.manifests.manifest import IMAGE_KIND, Row, number_lesions
+from clients.data.manifest import IMAGE_KIND, Row, number_lesions
 from clients.data.output import listing
 from clients.data.prepared import PictureTable
 from registry.bundle.cases import EMPTY, UNSAID, CaseInput, CategoryFact, NumberFact, read_kind

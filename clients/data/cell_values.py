@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 
-from clients.data.manifests.manifest import IMAGE_KIND, Row
+from clients.data.manifest import IMAGE_KIND, Row
 from registry.bundle.cases import KNOWN, CategoryFact, canonical, read_kind
 
 EXAMPLES = 3  # pictures that a line names

@@ -25,8 +25,7 @@ from clients.data.adapters.table import (
     make_adapter,
 )
 from clients.data.cell_values import proposal
-from clients.data.errors import ClientDataError
-from clients.data.inspect.check import (
+from clients.data.check import (
     NO_BYTES,
     CheckReport,
     absent_pictures,
@@ -34,18 +33,19 @@ from clients.data.inspect.check import (
     read_all,
     unlisted_in,
 )
-from clients.data.inspect.describe import describe_manifest, tabulate
-from clients.data.inspect.near_duplicates import link as link_manifest
-from clients.data.inspect.quality import quality_of, quality_page
-from clients.data.inspect.tones import check_tones, measure_tones, tone_table
-from clients.data.manifests.csv_file import joined, read_manifest, write_manifest
-from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest, components, linkage_keys
+from clients.data.describe import describe_manifest, tabulate
+from clients.data.errors import ClientDataError
+from clients.data.manifest import DUPLICATE_GROUP, Manifest, components, linkage_keys
+from clients.data.manifest_file import joined, read_manifest, write_manifest
+from clients.data.near_duplicate_links import link as link_manifest
+from clients.data.near_duplicates import can_fingerprint, require_hashing
 from clients.data.output import LISTED, listing, listing_by_cause, write_atomically
-from clients.data.partition.partition import partition_manifest
-from clients.data.partition.rules import straddling
-from clients.data.pictures.names import by_cause, counted
-from clients.data.pictures.near_duplicates import can_fingerprint, require_hashing
+from clients.data.partition import partition_manifest
+from clients.data.partition_rules import straddling
+from clients.data.picture_names import by_cause, counted
+from clients.data.quality import quality_of, quality_page
 from clients.data.synthetic import MANIFEST, prefix_of, write_synthetic
+from clients.data.tones import check_tones, measure_tones, tone_table
 from clients.data.withdraw import withdraw as withdraw_patients
 from registry.bundle.skin_tone import CAUTION
 from registry.bundle.text import on_one_line, printable

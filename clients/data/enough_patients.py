@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.errors import ClientDataError
-from clients.data.labels.label_map import UNLABELLED
-from clients.data.manifests.manifest import Row, components, linkage_keys
+from clients.data.label_map import UNLABELLED
+from clients.data.manifest import Row, components, linkage_keys
 from clients.data.prepared import PictureTable
 from clients.data.sources import Picture
 from training.data.dataset import SPLITS
@@ -35,7 +35,7 @@ def refuse_narrow(
 ) -> None:
     """Refuse selectors that keep or leave out fewer than `least` patients.
 
-    Linked pictures count as one patient, as `clients.data.manifests.manifest.name_pictures` has them.
+    Linked pictures count as one patient, as `clients.data.manifest.name_pictures` has them.
 
     Args:
         rows: all rows of the manifest.

@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from clients.data.case_groups import group_cases
 from clients.data.enough_patients import refuse_narrow
 from clients.data.errors import BrokenPicturesError, ClientDataError
-from clients.data.labels.label_map import DROPPED, UNLABELLED, label_pictures, of_kinds
-from clients.data.labels.subgroups import assign_subgroups, read_traits, require_columns
-from clients.data.manifests.manifest import name_pictures, number_lesions
+from clients.data.label_map import DROPPED, UNLABELLED, label_pictures, of_kinds
+from clients.data.manifest import name_pictures, number_lesions
 from clients.data.output import listing_by_cause, plain_notes
-from clients.data.partition.partition import partition
-from clients.data.partition.rules import NOBODY
-from clients.data.pictures.files import DecodedPictures, PictureFile, decode_once
-from clients.data.pictures.names import UnusablePicture, by_cause
+from clients.data.partition import partition
+from clients.data.partition_rules import NOBODY
+from clients.data.picture_files import DecodedPictures, PictureFile, decode_once
+from clients.data.picture_names import UnusablePicture, by_cause
 from clients.data.prepared import BrokenPicture, DataReport, PictureTable, PreparedDataset, count_cells
 from clients.data.sources import filtered, read_sources
+from clients.data.subgroups import assign_subgroups, read_traits, require_columns
 from registry.bundle.pictures.rule import PictureRule
 from training.data.dataset import FOLDED_CLASSES
 from training.data.settings import DataConfig

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clients.data.errors import ClientDataError
-from clients.data.pictures.files import open_images
+from clients.data.picture_files import open_images
 from registry.bundle.cases import CaseInput
 from registry.bundle.labels import Label
 from registry.bundle.text import nearest

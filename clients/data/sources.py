@@ -14,10 +14,10 @@ from typing import Any
 
 from clients.data.adapters.table import make_adapter
 from clients.data.errors import AdapterError, ClientDataError, PartitionError
-from clients.data.manifests.csv_file import read_manifest
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.manifest import Manifest, Row
+from clients.data.manifest_file import read_manifest
 from clients.data.output import listing
-from clients.data.pictures.files import PictureFile, locate
+from clients.data.picture_files import PictureFile, locate
 from registry.bundle.text import nearest
 from training.data.dataset import SERVER
 from training.data.settings import (

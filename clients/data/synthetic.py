@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from clients.data.errors import ClientDataError
-from clients.data.manifests.csv_file import write_manifest
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.manifest import Manifest, Row
+from clients.data.manifest_file import write_manifest
 from clients.data.output import build_folder_once, progress
 
 TONE_COUNTS = (2944, 4807, 3306, 2781, 1531, 634)

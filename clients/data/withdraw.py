@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from clients.data.errors import ManifestError, PartitionError, SplitError
-from clients.data.labels.label_map import DROPPED, label_pictures
-from clients.data.labels.subgroups import assign_subgroups
-from clients.data.manifests.csv_file import read_manifest, write_manifest
-from clients.data.manifests.manifest import Manifest, components, linkage_keys
+from clients.data.label_map import DROPPED, label_pictures
+from clients.data.manifest import Manifest, components, linkage_keys
+from clients.data.manifest_file import read_manifest, write_manifest
 from clients.data.output import listing
-from clients.data.partition.partition import partition
-from clients.data.pictures.files import cache_folder, decode_once
+from clients.data.partition import partition
+from clients.data.picture_files import cache_folder, decode_once
 from clients.data.sources import filtered, own_config, read_sources
+from clients.data.subgroups import assign_subgroups
 from registry.bundle.pictures.rule import PictureRule
 from registry.bundle.text import nearest
 from training.data.dataset import SPLITS

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from clients.federation.site_policy import CONTROLLER, COORDINATOR, EXECUTOR, HOSPITAL, SYNC_SECONDS
 from training.config import describe
-from training.engines.flare.roster import installed
+from training.engines.roster import installed
 from training.errors import JobError, public
 from training.files import write_text
 from training.jobs.job import Job

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clients.federation.errors import FederationError
-from training.engines.flare.calls import ChannelError
+from training.engines.calls import ChannelError
 
 
 @dataclass(frozen=True)

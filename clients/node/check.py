@@ -24,14 +24,14 @@ from clients.node.guards import verdicts_on
 from clients.node.identity import known_path, read_known
 from clients.node.own_data import OwnData, listed, read_own
 from clients.node.policy import POLICY, Policy, hours_in_words, limits_in_words, read_policy
-from registry.bundle.counts.score_bins import smallest_cell
+from registry.bundle.score_bins import smallest_cell
 from training.algorithms.client import FolderReleases
 from training.data.dataset import SPLITS
-from training.engines.flare.roster import installed
+from training.engines.roster import installed
 from training.errors import JobError, TrainingError
 from training.jobs.disclosure_report import decide_masks, disclosures, over_network, why_open
 from training.jobs.job import Job
-from training.messages.message import tensor_bytes
+from training.messages import tensor_bytes
 from training.models import initial_model
 from training.models.classifier import float_state
 from training.privacy.secagg.keys import fingerprint

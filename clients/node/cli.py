@@ -172,8 +172,8 @@ def check(
 ) -> None:
     """Say whether this node is fit (data, disk, clock, versions, certificate …), and what will be sent."""
     require_packages()
-    from clients.data.inspect.check import check_manifest
-    from clients.data.pictures.files import cache_folder
+    from clients.data.check import check_manifest
+    from clients.data.picture_files import cache_folder
     from clients.federation.kit import private_files
     from clients.node.check import CheckResult, check_node
     from training.jobs.job import read_job

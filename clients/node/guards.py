@@ -18,7 +18,7 @@ from training.errors import MessageError, public
 from training.files import locked_within, write_text
 from training.jobs.job import Job
 from training.jobs.recipes import recipe_path
-from training.messages.message import Answer, Broadcast, Failure
+from training.messages import Answer, Broadcast, Failure
 from training.rounds.requests import CANARY, STEPS
 
 SAME = ("model", "stages", "compression", "evaluation")  # the blocks that make a job the one of a recipe

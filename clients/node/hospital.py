@@ -13,7 +13,7 @@ from dermfed.own_names import refuse_foreign
 
 refuse_foreign()
 
-from clients.data.pictures.files import cache_folder
+from clients.data.picture_files import cache_folder
 from clients.federation.job_folder import unpack
 from clients.federation.kit import Kit, open_kit
 from clients.federation.logs import prune_folders

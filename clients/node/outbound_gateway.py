@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 from clients.federation.errors import JournalError
 from clients.node.journal import Journal
 from clients.node.request_handler import ChunkReceiver
-from training.engines.flare.calls import REFUSED
-from training.engines.flare.wire import Payload, RequestHeader, part_of, size_of
+from training.engines.calls import REFUSED
+from training.engines.wire import Payload, RequestHeader, part_of, size_of
 from training.errors import EngineError, public, public_message
 from training.privacy.secagg.messages import MASKED, REQUESTS, WITHHELD
 

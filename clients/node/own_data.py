@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from clients.data.enough_patients import withhold_few
 from clients.data.errors import LabelError
-from clients.data.labels.label_map import UNLABELLED
+from clients.data.label_map import UNLABELLED
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
 from clients.data.sources import is_unseen, own_config
 from training.data.dataset import SERVER, SPLITS, PictureList
 from training.data.settings import DataConfig
-from training.engines.flare.roster import ClientProperties, Roster, of_dataset
+from training.engines.roster import ClientProperties, Roster, of_dataset
 from training.errors import DataError, public
 from training.files import write_text
 from training.jobs.job import Job

@@ -2,7 +2,7 @@
 
 It knows no network: text and bytes come in, text and bytes go out. `ChunkReceiver` is the node's half of
 chunked transfer: long requests arrive, and long answers leave, in chunks (the coordinator's half is
-`training.engines.flare.calls`).
+`training.engines.calls`).
 """
 
 import json
@@ -22,8 +22,9 @@ from clients.node.policy import POLICY
 from clients.store import ClientStore
 from training.algorithms.client import FolderReleases
 from training.data.dataset import PictureList
-from training.engines.flare.calls import REFUSED, ChunkAddress, Heartbeat
-from training.engines.flare.roster import (
+from training.engines.calls import REFUSED, ChunkAddress, Heartbeat
+from training.engines.in_process import keep_freed_memory
+from training.engines.roster import (
     WEIGHTS,
     Handshake,
     Roster,
@@ -31,7 +32,7 @@ from training.engines.flare.roster import (
     refuse_other_weights,
     shake_hands,
 )
-from training.engines.flare.wire import (
+from training.engines.wire import (
     CHUNK_BYTES,
     Payload,
     RequestHeader,
@@ -44,18 +45,17 @@ from training.engines.flare.wire import (
     write_long_payload,
     write_response,
 )
-from training.engines.in_process import keep_freed_memory
 from training.errors import MessageError, TrainingError, public, public_message
 from training.jobs.client_app import ClientApp
 from training.jobs.disclosure_report import decide_masks, disclosures
 from training.jobs.job import Job
 from training.jobs.stages.export import weights_digest
-from training.messages.message import Answer, Broadcast, Failure
-from training.messages.tensor_file import SUFFIX, Spool
+from training.messages import Answer, Broadcast, Failure
 from training.privacy.compression import lost_key
 from training.privacy.secagg.keys import Identity
 from training.rounds.client.fit import store_key
 from training.rounds.client.ledger import CensusAccount
+from training.tensor_file import SUFFIX, Spool
 
 LogLine = Callable[[str], None]
 

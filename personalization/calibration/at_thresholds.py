@@ -1,6 +1,6 @@
 """Counts at few thresholds: exact in a sum under masks, else from the merged histogram that was sent before.
 
-A merged histogram (`registry.bundle.counts.score_bins`) counts a picture up to a run away from its score, on
+A merged histogram (`registry.bundle.score_bins`) counts a picture up to a run away from its score, on
 the safe side, and a guarantee that allows few misses is used up by that. So it proposes up to `STEPS`
 thresholds, and hospitals count exactly at these. Only a sum under masks is exact: a hospital whose answer
 leaves in the clear counts its merged histogram instead, which tells nothing new, so the server does not ask.
@@ -50,11 +50,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.manifest import WorkingPoint
 from registry.bundle.metrics.intervals import exact_high, exact_low
+from registry.bundle.score_bins import SCORE_BINS
 from training.errors import MessageError
-from training.messages.message import Update
+from training.messages import Update
 
 STEPS: Final = 5
 """How many thresholds are counted at, at most."""

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from personalization.calibration.at_thresholds import LEVEL, STEPS, CountsAt, upper_limit
 from registry.bundle.conclusions import Node, NodeRule, Tree
-from registry.bundle.counts.score_bins import SCORE_BINS, highest, lowest, merge
+from registry.bundle.score_bins import SCORE_BINS, highest, lowest, merge
 
 
 def count_nodes(

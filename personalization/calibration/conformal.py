@@ -30,9 +30,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts.score_bins import SCORE_BINS, Pick, highest, lowest, merge, score_bin
 from registry.bundle.manifest import OutOfDistribution
 from registry.bundle.model import DISTANCE_BINS, Gaussians, distance_bin
+from registry.bundle.score_bins import SCORE_BINS, Pick, highest, lowest, merge, score_bin
 
 TRUTH = "truth"  # the request for such a histogram, and its name in the answer
 

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from registry.bundle.model import Gaussians
 from training.data.cells import count_people
 from training.errors import MessageError
-from training.messages.message import Shapes, Tensors, Update
+from training.messages import Shapes, Tensors, Update
 
 PICTURES, SUMS, SCATTER = "pictures", "sums", "scatter"
 

@@ -39,7 +39,8 @@ from personalization.calibration.at_thresholds import (
     propose_working_points,
     upper_limit,
 )
-from registry.bundle.counts.score_bins import (
+from registry.bundle.manifest import WorkingPoint
+from registry.bundle.score_bins import (
     SCORE_BINS,
     highest,
     lowest,
@@ -47,7 +48,6 @@ from registry.bundle.counts.score_bins import (
     merge,
     score_bin,
 )
-from registry.bundle.manifest import WorkingPoint
 from training.config import FrozenConfig
 
 EACH_END: Final = 0.975

@@ -30,15 +30,15 @@ from personalization.report.measures import (
     with_interval,
 )
 from registry.bundle.conclusions import Tree
-from registry.bundle.counts.counting import Block
-from registry.bundle.counts.lesions import LesionSums
-from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.counting import Block
 from registry.bundle.labels import kinds_of
+from registry.bundle.lesion_counts import LesionSums
 from registry.bundle.metrics import selective
 from registry.bundle.metrics.patient import AT_WORKING_POINT, Told, told
 from registry.bundle.metrics.summary import MALIGNANCY
+from registry.bundle.score_bins import SCORE_BINS
 from registry.views.tables import Cell, Row, Table
-from training.messages.message import GLOBAL
+from training.messages import GLOBAL
 
 
 @dataclass(frozen=True)

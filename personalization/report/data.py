@@ -12,8 +12,7 @@ from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
 from personalization.calibration.triage import TriageFit
 from personalization.report.measures import ALL, Blocks, Figures, compared, figures_of, present
-from personalization.selection.proof import Proof
-from personalization.selection.select import (
+from personalization.selection import (
     ChosenEpochs,
     Selection,
     SelectionConfig,
@@ -22,18 +21,19 @@ from personalization.selection.select import (
     with_proofs,
     without_floor,
 )
+from personalization.selection_proof import Proof
 from personalization.stages.calibrate import PATIENTS_BY_TONE as TONES
 from personalization.stages.calibrate import Calibrate
 from personalization.stages.personalize import Personalize
 from registry.bundle.conclusions import Conclusions
-from registry.bundle.counts.counting import Block
-from registry.bundle.counts.score_bins import smallest_cell
+from registry.bundle.counting import Block
 from registry.bundle.labels import ClaimedTone, Label, Subgroup, TonePatients, claimed_tones
 from registry.bundle.manifest import WorkingPoint
+from registry.bundle.score_bins import smallest_cell
 from training.data.subgroups import ToneGroups
 from training.jobs.pipeline import RunResult
 from training.jobs.stages.base import Stage
-from training.messages.message import GLOBAL
+from training.messages import GLOBAL
 
 Communities = Mapping[str, Sequence[str]]
 """Names of groups of clients, and who is in them."""

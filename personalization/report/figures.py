@@ -43,7 +43,7 @@ from personalization.report.svg import (
     series_colour,
     series_dash,
 )
-from registry.bundle.counts.counting import Block
+from registry.bundle.counting import Block
 from registry.bundle.metrics.calibration import reliability as reliability_of
 from registry.bundle.metrics.patient import Told, told
 from registry.views.tables import Row, Table

@@ -24,7 +24,7 @@ from personalization.report.svg import (
     series_dash,
     series_marker,
 )
-from personalization.selection.select import ChosenEpochs
+from personalization.selection import ChosenEpochs
 from registry.views.tables import Cell, Row, Table
 
 

@@ -9,12 +9,12 @@ from functools import reduce
 from operator import add
 from typing import Any, Literal, NamedTuple
 
-from registry.bundle.counts.counting import Block
-from registry.bundle.counts.score_bins import LOGIT_BINS, probability_text
+from registry.bundle.counting import Block
 from registry.bundle.labels import UNDECLARED, Label, malignant_classes
 from registry.bundle.metrics import selective
 from registry.bundle.metrics.patient import UNKNOWN, Told, told
 from registry.bundle.metrics.summary import summarise
+from registry.bundle.score_bins import LOGIT_BINS, probability_text
 from registry.views.tables import Cell
 
 Figures = Mapping[str, Any]

@@ -34,7 +34,7 @@ from registry.bundle.metrics.intervals import Limits
 from registry.bundle.metrics.patient import AT_WORKING_POINT, FIGURES, TOO_FEW, Told, told
 from registry.bundle.metrics.summary import summarise
 from registry.views.tables import Cell, Row, Table
-from training.privacy.dp.updates import privacy_text
+from training.privacy.noisy_updates import privacy_text
 
 
 @dataclass(frozen=True)

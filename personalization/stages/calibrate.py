@@ -55,7 +55,7 @@ from training.algorithms.client import Client
 from training.errors import JobError
 from training.jobs.stages.base import BundleDraft, Stage, StageContext, StageResult
 from training.jobs.stages.export import with_parents
-from training.messages.message import GLOBAL, Broadcast, Update
+from training.messages import GLOBAL, Broadcast, Update
 from training.rounds.requests import EMBED, Blocks
 from training.rounds.server.ask import Traffic
 

@@ -15,9 +15,8 @@ from personalization.calibration.temperature import Temperature
 from personalization.calibration.triage import TriageFit
 from registry.bundle.cases import Pattern, number_of_patterns, pattern_number
 from registry.bundle.conclusions import Conclusions
-from registry.bundle.counts.counting import Block
-from registry.bundle.counts.counts import Decisions
-from registry.bundle.counts.score_bins import smallest_cell
+from registry.bundle.counting import Block
+from registry.bundle.counts import Decisions
 from registry.bundle.evaluation import Evaluation, ReferenceHistograms, SubgroupHistograms
 from registry.bundle.labels import TonePatients, kinds_of
 from registry.bundle.manifest import (
@@ -32,6 +31,7 @@ from registry.bundle.manifest import (
 from registry.bundle.manifest import Temperature as TemperatureEntry
 from registry.bundle.manifest import Triage as TriageEntry
 from registry.bundle.metrics.selective import decided
+from registry.bundle.score_bins import smallest_cell
 from training.errors import MessageError
 from training.jobs.stages.base import BundleDraft, StageContext
 from training.jobs.stages.export import subgroup_of

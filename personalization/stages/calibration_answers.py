@@ -18,15 +18,15 @@ from personalization.calibration.triage import count_malignancies, most_threshol
 from personalization.stages.calibration_features import FOLD, Judged, judged, make_graph_features
 from registry.bundle.cases import read_pattern
 from registry.bundle.conclusions import Tree
-from registry.bundle.counts.counts import Thresholds, is_ruled_out
-from registry.bundle.counts.score_bins import SCORE_BINS, highest, malignancy_probability, middle, score_bin
+from registry.bundle.counts import Thresholds, is_ruled_out
 from registry.bundle.labels import kind_of_each, kinds_of, malignant_classes
 from registry.bundle.model import Gaussians
+from registry.bundle.score_bins import SCORE_BINS, highest, malignancy_probability, middle, score_bin
 from training.algorithms.client import Client
 from training.data.cases import under, without
 from training.data.dataset import Examples, Split, case_of
 from training.errors import MessageError
-from training.messages.message import Broadcast, Update, prefixed, reply, unknown_request
+from training.messages import Broadcast, Update, prefixed, reply, unknown_request
 from training.models.export import GRAPH
 from training.rounds.client.disclosure import as_they_are, patients_by_tone, sendable
 from training.rounds.client.embed import ENCODER

@@ -13,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 
 from registry.bundle.model import OUTPUTS, Outputs
-from training.algorithms.augmentations.batch import AugmentConfig
+from training.algorithms.augmentations import AugmentConfig
 from training.algorithms.client import Client, ClientFeatures
 from training.data.dataset import SPLITS, Examples, Split
 from training.errors import DataError, MessageError
-from training.messages.message import Broadcast, Update, reply
+from training.messages import Broadcast, Update, reply
 from training.models.classifier import ENCODER_BATCH
 from training.models.export import EncoderPart, HeadPart, as_bytes
 from training.progress import Watch, unwatched

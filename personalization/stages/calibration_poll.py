@@ -35,16 +35,16 @@ from personalization.stages.calibration_answers import (
 from personalization.stages.calibration_features import FOLD, SUBGROUPS
 from registry.bundle.cases import Pattern
 from registry.bundle.conclusions import Tree
-from registry.bundle.counts.counts import Thresholds
-from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.counts import Thresholds
 from registry.bundle.labels import TonePatients, kinds_of
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.model import DISTANCE_BINS, Gaussians, Graph
+from registry.bundle.score_bins import SCORE_BINS
 from training.data.cases import parts_of
 from training.data.dataset import Split
 from training.data.subgroups import ToneGroups
 from training.jobs.stages.base import BundleDraft, StageContext
-from training.messages.message import GLOBAL, Broadcast, Shapes, Tensors, Update, named
+from training.messages import GLOBAL, Broadcast, Shapes, Tensors, Update, named
 from training.models.export import GRAPH, as_tensor, set_temperature, split_graph, temperatures_of
 from training.rounds.client.embed import ENCODER
 from training.rounds.requests import EMBED, Blocks, EvaluateRequest, add_blocks, unpack_blocks

@@ -16,9 +16,9 @@ from urllib.parse import quote
 
 import torch
 
-from registry.bundle.counts.lesions import PairedCounts
 from registry.bundle.errors import CountsError
 from registry.bundle.labels import malignant_classes
+from registry.bundle.lesion_counts import PairedCounts
 from training.algorithms.client import Client
 from training.data.cells import count_people
 from training.data.dataset import Examples
@@ -26,9 +26,8 @@ from training.errors import JobError, MessageError
 from training.files import write_text
 from training.jobs.stages.base import StageContext
 from training.jobs.stages.final_test import final_request
-from training.messages.message import Broadcast, Tensors, Update, named, prefixed, reply
-from training.messages.tensor_file import read_tensors, write_tensors
-from training.models.encoders.files import said_of
+from training.messages import Broadcast, Tensors, Update, named, prefixed, reply
+from training.models.encoder_files import said_of
 from training.rounds.census import Census
 from training.rounds.client.disclosure import sendable
 from training.rounds.client.evaluate import predict, reply_blocks
@@ -37,6 +36,7 @@ from training.rounds.client.ledger import ANSWERS, disclosable
 from training.rounds.requests import COMPARE, TEST, Blocks, EvaluateRequest, unpack_blocks
 from training.rounds.server.ask import Traffic, ask_all, ask_sums
 from training.rounds.server.plan import Track
+from training.tensor_file import read_tensors, write_tensors
 
 
 def client_tracks(context: StageContext) -> tuple[Track, ...]:

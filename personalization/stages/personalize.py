@@ -14,8 +14,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import model_validator
 
-from personalization.selection.proof import Proof, prove
-from personalization.selection.select import Selection, SelectionConfig, frontier_facts, select, with_proofs
+from personalization.selection import Selection, SelectionConfig, frontier_facts, select, with_proofs
+from personalization.selection_proof import Proof, prove
 from personalization.stages.personal_models import (
     Candidates,
     answer_compare,
@@ -29,8 +29,8 @@ from personalization.stages.personal_models import (
 )
 from personalization.strategies import STRATEGIES, Shrink, Strategy
 from personalization.strategies.base import EVALUATIONS, STRENGTHS
-from registry.bundle.counts.lesions import PairedCounts
 from registry.bundle.labels import malignant_classes
+from registry.bundle.lesion_counts import PairedCounts
 from registry.bundle.metrics.classification import accuracy
 from training.algorithms.aggregators import FedAvg
 from training.algorithms.client import Client
@@ -42,7 +42,7 @@ from training.jobs.stages.features import HEAD_SUMS, answer_sum, fit_subgroup, h
 from training.jobs.stages.federate import Federate
 from training.jobs.stages.final_test import answer_test, client_facts, figures_on_test
 from training.jobs.stages.rounds import divide, require_noise_fits
-from training.messages.message import GLOBAL, Broadcast, Tensors, Update, unknown_request
+from training.messages import GLOBAL, Broadcast, Tensors, Update, unknown_request
 from training.models import Classifier
 from training.models.classifier import float_state
 from training.models.probe import behind_encoder

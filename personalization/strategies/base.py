@@ -34,7 +34,7 @@ from training.algorithms.objectives import OBJECTIVES, Objective
 from training.algorithms.sync import Sync, SyncAll
 from training.algorithms.trainable import OverPart, Part, SyncPart
 from training.config import FrozenConfig
-from training.messages.message import Tensors
+from training.messages import Tensors
 from training.models import Classifier
 
 

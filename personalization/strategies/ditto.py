@@ -23,7 +23,7 @@ from training.algorithms.objectives import Objective
 from training.algorithms.objectives.base import Around, Batch, LocalRound, LocalTask
 from training.algorithms.sync import Sync, SyncAll
 from training.errors import DataError
-from training.messages.message import Tensors
+from training.messages import Tensors
 from training.models import Classifier
 
 

@@ -44,7 +44,7 @@ from personalization.strategies.base import PartStrategy
 from training.algorithms.local_model import LocalModel
 from training.algorithms.sync import BUFFERS
 from training.errors import JobError
-from training.messages.message import Tensors
+from training.messages import Tensors
 from training.models import Classifier
 from training.models.cases import Network
 from training.models.classifier import FrozenBatchNormClassifier, float_state, group_names

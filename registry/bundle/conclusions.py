@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from registry.bundle.counts.counts import Concluded, Thresholds, ThresholdsOfEach, is_ruled_out
-from registry.bundle.counts.score_bins import SCORE_BINS, malignancy_probability, score_bin
+from registry.bundle.counts import Concluded, Thresholds, ThresholdsOfEach, is_ruled_out
 from registry.bundle.errors import CountsError
 from registry.bundle.frozen import Frozen
 from registry.bundle.labels import Label
+from registry.bundle.score_bins import SCORE_BINS, malignancy_probability, score_bin
 
 LevelName = Literal["diagnosis", "group", "malignancy"]
 SIDES: Final = {True: ("malignant", "Malignant"), False: ("not-malignant", "Not malignant")}

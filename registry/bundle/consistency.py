@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from registry.bundle.counts.counts import ScoreHistograms
+from registry.bundle.counts import ScoreHistograms
 from registry.bundle.evaluation import LOOSE, SHARES, Evaluation, GroupCounts, ReferenceHistograms
 from registry.bundle.labels import Label, malignant_classes
 from registry.bundle.manifest import BundleManifest, PatternCalibration, Triage

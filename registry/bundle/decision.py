@@ -34,17 +34,17 @@ from numpy.typing import NDArray
 
 from registry.bundle.cases import UNKNOWN_KIND, GivenCase, Pattern
 from registry.bundle.conclusions import Node, NodeRule
-from registry.bundle.counts.score_bins import (
+from registry.bundle.errors import GraphError
+from registry.bundle.labels import Label, malignant_classes, short
+from registry.bundle.manifest import BundleManifest, Guarantee, KindMissed, Triage
+from registry.bundle.model import distance_bin
+from registry.bundle.score_bins import (
     LOGIT_BINS,
     SCORE_BINS,
     is_suspicious,
     malignancy_probability,
     score_bin,
 )
-from registry.bundle.errors import GraphError
-from registry.bundle.labels import Label, malignant_classes, short
-from registry.bundle.manifest import BundleManifest, Guarantee, KindMissed, Triage
-from registry.bundle.model import distance_bin
 
 HELD_BACK: Final = (
     "The first finding is not malignant, but the probability of malignancy reaches the working point: it is "

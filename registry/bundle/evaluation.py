@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from pydantic import Field, JsonValue, model_validator
 
 from registry.bundle.conclusions import Tree
-from registry.bundle.counts.counting import Block
-from registry.bundle.counts.counts import (
+from registry.bundle.counting import Block
+from registry.bundle.counts import (
     Confusion,
     Counts,
     Decisions,

@@ -5,7 +5,7 @@ same job gives the same digest. Arrays are text, little-endian float32 in base64
 bit. The bytes are one canonical text per manifest.
 
 An attestation is a signature of the coordinator that counted the test, over the statement `attested`, with
-its public key. It is made and verified in `registry.signing`: here is no cryptography. Whose the key is, the
+its public key. It is made and verified in `registry.attestation`: here is no cryptography. Whose the key is, the
 bundle does not say; a gate or a person knows it by its fingerprint.
 """
 
@@ -28,8 +28,7 @@ from pydantic import (
 
 from registry.bundle.cases import CaseInput, Pattern, refuse_repeated
 from registry.bundle.conclusions import Conclusions, Tree
-from registry.bundle.counts.counts import ScoreHistograms
-from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
+from registry.bundle.counts import ScoreHistograms
 from registry.bundle.errors import BundleCorrupt, ManifestError, OtherSchema
 from registry.bundle.evaluation import Evaluation, GroupCounts, Metrics, ReferenceHistograms
 from registry.bundle.frozen import Frozen
@@ -46,6 +45,7 @@ from registry.bundle.labels import (
 from registry.bundle.metrics.intervals import exact_high
 from registry.bundle.model import DISTANCE_BINS, Gaussians, Promise, upper_edge
 from registry.bundle.pictures.rule import PictureRule
+from registry.bundle.score_bins import LOGIT_BINS, SCORE_BINS
 from registry.bundle.skin_tone import ToneRanges
 
 _TYPE = np.dtype("<f4")

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import BadParameter
 
+from registry.attestation import trust_in
 from registry.bundle.text import shown
 from registry.cli.common import Call, Model, Numbers, Out, Reason, argument, as_data, command, flag, option
+from registry.envelope import TRUSTED_KEYS
 from registry.environment import key_password
 from registry.errors import InvalidName
 from registry.records import PRODUCTION, moment
-from registry.signing.attestation import trust_in
-from registry.signing.envelope import TRUSTED_KEYS
 from registry.views.records import event_lines, version_table
 from registry.views.tables import columns, lines_of
 
 if TYPE_CHECKING:
-    from registry.store.bundles import Collected
+    from registry.stored_bundles import Collected
 
 _Trusted = Annotated[
     list[Path] | None,
@@ -188,7 +188,7 @@ def sign(
     DERMFED_KEY_PASSWORD. Make a key with `openssl ecparam -name prime256v1 -genkey -noout -out release.key`,
     and what others trust with `openssl pkey -in release.key -pubout -out release.pub`.
     """
-    from registry.signing.keys import read_signer
+    from registry.signing_keys import read_signer
 
     signer = read_signer(key, certificate, key_password())
     with call.registry() as registry:

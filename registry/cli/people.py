@@ -35,7 +35,7 @@ def people_new_key(
     With DERMFED_KEY_PASSWORD the private key is encrypted with this password. Any key of the curves P-256,
     P-384 and P-521 does as well, such as one of openssl.
     """
-    from registry.signing.keys import write_key_pair
+    from registry.signing_keys import write_key_pair
 
     public, fingerprint = write_key_pair(file, key_password())
     print(on_one_line(f"{file} (keep it secret) and {public}"), fingerprint, sep="\n")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import BadParameter
 
+from registry.attestation import check_attestation
 from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE, read_bundle
 from registry.bundle.manifest import UNSIGNED, BundleManifest
 from registry.bundle.text import on_one_line
@@ -29,7 +30,6 @@ from registry.errors import InvalidName, RegistryError
 from registry.gates.gate_set import all_let_through
 from registry.names import check_name
 from registry.records import PRODUCTION, SEARCHED, Version, moment
-from registry.signing.attestation import check_attestation
 from registry.views.card import Entry, entry_json, release_card
 from registry.views.card_page import card_page, version_in_short
 from registry.views.changes import difference_text

@@ -3,13 +3,13 @@
 from collections.abc import Collection, Iterator
 from typing import Final, Literal, NamedTuple
 
-from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.evaluation import Decided, GroupCounts
 from registry.bundle.labels import GLOBAL, UNDECLARED, kinds_of
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.metrics.fairness import holm
 from registry.bundle.metrics.intervals import clopper_pearson
 from registry.bundle.metrics.patient import TOO_FEW
+from registry.bundle.score_bins import SCORE_BINS
 from registry.gate_report import GateFinding
 from registry.gates.gate import Case, NumericGate, check, not_applicable
 

@@ -20,6 +20,7 @@ from typing import Final
 
 from sqlalchemy import Engine
 
+from registry.attestation import check_attestation
 from registry.bundle.consistency import contradictions
 from registry.bundle.errors import FolderError, ManifestError
 from registry.bundle.folder import MANIFEST_FILE, MODEL_FILE, Bundle, check_model_file, read_file
@@ -33,9 +34,8 @@ from registry.names import check_name, check_title
 from registry.records import Added, EventKind
 from registry.releases.labels import shared_files
 from registry.releases.probe import probe_model
-from registry.signing.attestation import check_attestation
-from registry.store.base import Staged, Store
-from registry.store.bundles import require_not_lost, restore_collected
+from registry.store import Staged, Store
+from registry.stored_bundles import require_not_lost, restore_collected
 
 logger = logging.getLogger(__name__)
 

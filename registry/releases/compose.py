@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine
 
+from registry.attestation import check_attestation
 from registry.bundle.labels import GLOBAL
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.skin_tone import canonical_tone
 from registry.database.connection import reading
 from registry.database.queries import active_people, last_move
+from registry.envelope import TRUSTED_KEYS
 from registry.environment import OUTCOMES, outcomes_url
 from registry.errors import InvalidName, ReleaseRefused
 from registry.gates.gate import SubgroupOutcomes
@@ -23,13 +25,11 @@ from registry.outcomes.store import OutcomeStore
 from registry.people import Action, action_digest
 from registry.records import MOVES, Person, Release, Version
 from registry.releases.add import alike_among, subgroup_names
-from registry.signing.attestation import check_attestation
-from registry.signing.envelope import TRUSTED_KEYS
-from registry.signing.versions import check_version, signatures_of_version
-from registry.store.base import Store
+from registry.signed_versions import check_version, signatures_of_version
+from registry.store import Store
 
 if TYPE_CHECKING:
-    from registry.signing.keys import Trust
+    from registry.signing_keys import Trust
 
 
 @dataclass(frozen=True)
@@ -300,7 +300,7 @@ def signers(engine: Engine, store: Store, versions: Sequence[Version]) -> dict[s
 
 
 def _trust(people: Mapping[str, Person]) -> "Trust":
-    from registry.signing.keys import read_public_key, read_trust, trust_in_keys  # it needs an extra
+    from registry.signing_keys import read_public_key, read_trust, trust_in_keys  # it needs an extra
 
     files = [Path(file) for file in os.environ.get(TRUSTED_KEYS, "").split(os.pathsep) if file]
     keys = [

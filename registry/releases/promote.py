@@ -57,8 +57,8 @@ from registry.releases.labels import refuse_withdrawn, shared_files
 from registry.releases.probe import probe_model
 from registry.releases.rollback import alias_moved, release_number, required_release
 from registry.releases.rollout import Share, check_share, runs_as_asked, start
-from registry.store.base import Store
-from registry.store.bundles import stored_manifest, stored_model
+from registry.store import Store
+from registry.stored_bundles import stored_manifest, stored_model
 
 
 @dataclass(frozen=True)

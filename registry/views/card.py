@@ -13,11 +13,11 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any, Final, Literal
 
-from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, probability_text
 from registry.bundle.folder import Bundle
 from registry.bundle.labels import UNDECLARED, kinds_of
 from registry.bundle.manifest import BundleManifest, Conformal
 from registry.bundle.metrics.patient import TOO_FEW
+from registry.bundle.score_bins import LOGIT_BINS, SCORE_BINS, probability_text
 from registry.gates import Case, SpreadGate
 from registry.records import Release, Version, Withdrawal
 

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
-from registry.bundle.counts.score_bins import probability_text
 from registry.bundle.labels import SYSTEMS
 from registry.bundle.manifest import UNSIGNED
 from registry.bundle.metrics.patient import (
@@ -19,6 +18,7 @@ from registry.bundle.metrics.patient import (
     sides,
     told,
 )
+from registry.bundle.score_bins import probability_text
 from registry.views.card import FEW, Card, answering, called, percent, standing
 from registry.views.tables import Cell, Facts, Row, Section, Table, environment
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from registry.bundle.counts.score_bins import LOGIT_BINS
 from registry.bundle.labels import kinds_of
 from registry.bundle.manifest import BundleManifest, sha256
 from registry.bundle.metrics.patient import AT_WORKING_POINT, FIGURES, OF_A_KIND, TOO_FEW, UNKNOWN, Told, told
+from registry.bundle.score_bins import LOGIT_BINS
 from registry.bundle.text import shown_name
 from registry.gate_report import Answering, Comparison, GateFinding, GateReport, SubgroupChange, set_title
 from registry.records import Version, Withdrawal

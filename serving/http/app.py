@@ -11,7 +11,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 
-from serving.access.admission import Admission
+from serving.admission import Admission
 from serving.http import diagnoses, models, outcomes, pages
 from serving.http.middleware import RequestMiddleware
 from serving.http.openapi import description_routes

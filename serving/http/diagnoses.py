@@ -13,10 +13,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from registry.bundle.cases import Kind
-from serving.access.auth import refuse_other_sites
+from serving.auth import refuse_other_sites
 from serving.decoding.messages import Decode, decode_here
-from serving.fhir.bundle import fhir_bundle
-from serving.fhir.negotiation import FHIR, prefers_fhir
 from serving.http.middleware import DIAGNOSES, document, request_id
 from serving.http.upload import FIELD, MAX_PICTURES, Upload, check_format, read_upload
 from serving.inference.predictor import (
@@ -29,6 +27,8 @@ from serving.inference.predictor import (
     decode_frame,
 )
 from serving.monitoring.decision_log import PendingEntry
+from serving.protocol.fhir import fhir_bundle
+from serving.protocol.negotiation import FHIR, prefers_fhir
 from serving.protocol.parameters import ALL_FRAMES, Parameters, read_case, read_parameters, select_subgroup
 from serving.protocol.problems import InvalidParameter
 from serving.protocol.schemas import Diagnosis

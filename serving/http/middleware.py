@@ -29,8 +29,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serving.fhir.negotiation import FHIR, operation_outcome, prefers_fhir
 from serving.metrics import OTHER, Metrics
+from serving.protocol.negotiation import FHIR, operation_outcome, prefers_fhir
 from serving.protocol.problems import (
     DeadlinePassed,
     NotAcceptable,

@@ -19,13 +19,13 @@ from starlette.routing import Route
 
 from registry.bundle.cases import KNOWN
 from registry.environment import own_version
-from serving.fhir.bundle import fhir_bundle
-from serving.fhir.negotiation import FHIR, operation_outcome
 from serving.http.middleware import POLICY, policy_for
 from serving.http.upload import BYTES, FORM, KINDS, MAX_PICTURES, MEDIA_TYPES
 from serving.protocol import problems
 from serving.protocol.documents import Card, GivenOutcome, Models, OutcomeTaken, ProblemDocument, Readiness
+from serving.protocol.fhir import fhir_bundle
 from serving.protocol.fields import example
+from serving.protocol.negotiation import FHIR, operation_outcome
 from serving.protocol.parameters import FORMAT, Asked, Parameters
 from serving.protocol.schemas import DISCLAIMER, Diagnosis
 from serving.settings import ServeSettings

@@ -22,7 +22,7 @@ from registry.outcomes.store import (
     Taken,
     UnknownAnswer,
 )
-from serving.access.auth import refuse_other_sites
+from serving.auth import refuse_other_sites
 from serving.http.middleware import document
 from serving.http.upload import media_type, read_body
 from serving.monitoring.outcomes import AnswerKeeper

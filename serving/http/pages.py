@@ -18,7 +18,7 @@ from starlette.routing import Route
 from registry.errors import DatabaseError, RegistryError, StoreError
 from registry.outcomes.store import OutcomeRefused, SeenAnswer
 from registry.records import Event
-from serving.access.auth import refuse_other_sites
+from serving.auth import refuse_other_sites
 from serving.http.diagnoses import respond, run_diagnosis
 from serving.http.middleware import PAGE_POLICY, PICTURE_POLICY, POLICY, shown_id
 from serving.http.models import served_model

@@ -6,7 +6,7 @@ those of as many pictures). Where `max_batch` is more than one, one batch runs a
 meanwhile is the next batch as soon as that one ran. Nothing waits for pictures that are yet to come. What is
 decoded next is up to `serving.decoding.decoders`, which takes turns between API keys.
 
-How many requests wait is bounded by `serving.access.admission`, which also ends those that take too long:
+How many requests wait is bounded by `serving.admission`, which also ends those that take too long:
 what is given up is neither decoded nor run. A version is referenced by its pictures only: one that was
 replaced is freed with the last of them.
 

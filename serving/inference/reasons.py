@@ -33,9 +33,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from registry.bundle.counts.score_bins import probability_text
 from registry.bundle.decision import Conclusion, Decision
 from registry.bundle.manifest import BundleManifest
+from registry.bundle.score_bins import probability_text
 from registry.bundle.skin_tone import ToneRanges, contradicted_by, from_dark, skin_tone_angle
 from registry.records import Version
 from serving.inference.quality import IssueCode, QualityAssessment

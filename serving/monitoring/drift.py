@@ -18,7 +18,7 @@ five are expected in each; half a picture is added to every bin on both sides, s
 logarithm. Several pictures of one lesion make chance larger than is computed here.
 
 Where the test pictures' histogram is a sum of B that were merged into runs each (see
-`registry.bundle.counts.score_bins`), the bins compared end halfway between occupied ones and hold 10 %, so
+`registry.bundle.score_bins`), the bins compared end halfway between occupied ones and hold 10 %, so
 that runs are narrow in comparison. An end still cuts a run in each of the B, of up to c = 2 smallest cells,
 and up to half of it lies on the wrong side: spread evenly from −c/2 to c/2, with a variance of c²/12. With G
 bins of m / G test pictures and two ends each, that is c² B G / (6 m) times the variance of their shares by
@@ -42,11 +42,11 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from registry.bundle.counts.counts import ScoreHistograms
-from registry.bundle.counts.score_bins import LOGIT_BINS, malignancy_probability
+from registry.bundle.counts import ScoreHistograms
 from registry.bundle.labels import malignant_classes
 from registry.bundle.manifest import BundleManifest
 from registry.bundle.model import BINS_PER_DECADE, DISTANCE_BINS, distance_bin
+from registry.bundle.score_bins import LOGIT_BINS, malignancy_probability
 from serving.inference.predictor import LoadedVersion
 from serving.inference.quality import QualityAssessment
 from serving.metrics import Metrics, WorkerTotals

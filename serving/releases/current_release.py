@@ -32,12 +32,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from registry.attestation import trust_in
 from registry.bundle.errors import BundleError
 from registry.bundle.text import shown, shown_name
 from registry.errors import DatabaseLost, RegistryError
 from registry.records import ApiKey, Canary, Release, SiteStatus, Version
 from registry.registry import Registry
-from registry.signing.attestation import trust_in
 from serving.inference.device import Device
 from serving.metrics import Metrics
 from serving.releases.loading import LoadedRelease, Loader

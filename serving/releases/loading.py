@@ -30,7 +30,7 @@ from serving.inference.predictor import LoadedVersion
 from serving.protocol.documents import Card
 
 if TYPE_CHECKING:  # signing needs an extra
-    from registry.signing.keys import Trust
+    from registry.signing_keys import Trust
 
 log = logging.getLogger("dermfed.serve")
 

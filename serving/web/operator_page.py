@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from registry.bundle.counts.counts import ScoreHistograms
-from registry.bundle.counts.score_bins import LOGIT_BINS
+from registry.bundle.counts import ScoreHistograms
 from registry.bundle.metrics.intervals import mean_interval
+from registry.bundle.score_bins import LOGIT_BINS
 from registry.gates.gate_set import let_through
 from registry.outcomes.metrics import Share, SubgroupReport
 from registry.records import Event

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from training.errors import QuorumError
-from training.messages.message import Answer, Broadcast, Update
+from training.messages import Answer, Broadcast, Update
 from training.privacy.secagg.arithmetic import FixedPointVector, Recovery, decode
 from training.privacy.secagg.keys import Agreement, Signed, derive
 from training.privacy.secagg.messages import (

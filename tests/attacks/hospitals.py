@@ -15,8 +15,8 @@ from tests.attacks import old_way
 from training.algorithms.client import Client
 from training.algorithms.local_model import LocalModel
 from training.data.dataset import Examples
-from training.engines.flare.wire import read_response, stamp_of, write_response
-from training.messages.message import Broadcast, Update
+from training.engines.wire import read_response, stamp_of, write_response
+from training.messages import Broadcast, Update
 from training.rounds.client.evaluate import evaluate
 from training.rounds.requests import EvaluateRequest
 

@@ -7,17 +7,17 @@ import yaml
 from PIL import Image
 
 from benchmarks.loopback.permissive import permissive
-from clients.data.manifests.csv_file import read_manifest, write_manifest
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.manifest import Manifest, Row
+from clients.data.manifest_file import read_manifest, write_manifest
 from clients.data.withdraw import drawn_pictures, withdraw
 from clients.node.guards import PolicyGuard
 from clients.node.request_handler import RequestHandler
 from training.data.dataset import SPLITS
-from training.engines.flare.calls import REFUSED
-from training.engines.flare.roster import ClientProperties, agree, shake_hands
-from training.engines.flare.wire import read_response, stamp_of, write_payload, write_request
+from training.engines.calls import REFUSED
+from training.engines.roster import ClientProperties, agree, shake_hands
+from training.engines.wire import read_response, stamp_of, write_payload, write_request
 from training.jobs.job import Job
-from training.messages.message import Broadcast, Tensors
+from training.messages import Broadcast, Tensors
 from training.models import initial_model
 from training.models.classifier import float_state
 from training.rounds.census import CENSUS

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts.counts import ScoreHistograms
+from registry.bundle.counts import ScoreHistograms
 from registry.bundle.model import BINS_PER_DECADE
 from tests.attacks.guessing import listed
 from tests.attacks.old_way import bins_of_either

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts.score_bins import ScoreBins, bins_of
+from registry.bundle.score_bins import ScoreBins, bins_of
 from training.randomness import derive_seed
 
 BINS = 500

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from registry.bundle.counts.score_bins import LOGIT_BINS
+from registry.bundle.score_bins import LOGIT_BINS
 from tests.attacks.records import Records, log_odds
 
 SMOOTH = 1.0  # weight of evenly spread scores beside the equations, whose values are rounded to a bin

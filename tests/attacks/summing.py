@@ -18,7 +18,7 @@ from clients.node.identity import KnownHospitals
 from clients.store import ClientStore
 from training.algorithms.client import Client
 from training.errors import TrainingError
-from training.messages.message import Answer, Broadcast, Failure, Update
+from training.messages import Answer, Broadcast, Failure, Update
 from training.privacy.secagg import arithmetic
 from training.privacy.secagg.arithmetic import FixedPointVector, Recovery, decode
 from training.privacy.secagg.client import answer, withhold

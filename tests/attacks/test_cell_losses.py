@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from training.data.cells import Cells, count_people
 from training.jobs.client_app import answer_privately
-from training.messages.message import Broadcast
+from training.messages import Broadcast
 
 LEAST = 10
 

@@ -13,7 +13,7 @@ import torch
 from clients.store import ClientStore
 from training.algorithms.objectives.codebook import CELLS, Cells, Codebook, cells, nearest
 from training.errors import MessageError
-from training.messages.message import Broadcast
+from training.messages import Broadcast
 from training.models.patches import PatchGrid, patchify
 
 GRID = PatchGrid(4, 4, 4, 4)

@@ -11,7 +11,7 @@ import torch
 
 from tests.attacks.summing import asker, evaluate, hospitals
 from training.errors import QuorumError
-from training.messages.message import Failure
+from training.messages import Failure
 from training.privacy.secagg import messages
 from training.privacy.secagg.messages import MASKED, SHARE, UNMASK
 from training.privacy.secagg.sums import CohortError, sum_answers

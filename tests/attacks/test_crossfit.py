@@ -13,15 +13,15 @@ import torch
 
 from personalization.calibration.at_thresholds import read_counts
 from personalization.stages.calibration_answers import MALIGNANCY, answer_in_view
-from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.labels import kinds_of
 from registry.bundle.model import Outputs
+from registry.bundle.score_bins import SCORE_BINS
 from tests.attacks.hospitals import classes_of
 from training.algorithms import client as clients
 from training.algorithms.client import Client, HeadRows, MemoryReleases
 from training.data.dataset import Examples
 from training.errors import MessageError
-from training.messages.message import GLOBAL, Broadcast
+from training.messages import GLOBAL, Broadcast
 from training.rounds.client import disclosure, head_gradient
 from training.rounds.client.disclosure import as_they_are
 from training.rounds.client.head_gradient import answer_gradient, head_rows

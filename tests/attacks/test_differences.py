@@ -15,7 +15,7 @@ import pytest
 from clients.store import ClientStore
 from personalization.stages.personal_models import evaluate_together
 from training.algorithms.client import FolderReleases
-from training.messages.message import Broadcast
+from training.messages import Broadcast
 from training.rounds.client import disclosure
 from training.rounds.client import evaluate as door
 from training.rounds.requests import EvaluateRequest

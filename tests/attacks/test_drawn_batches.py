@@ -13,7 +13,7 @@ import pytest
 from tests.thorough import mostly_long
 from training.algorithms.objectives.epochs import SubgroupLosses
 from training.jobs.client_app import answer_privately
-from training.messages.message import Broadcast
+from training.messages import Broadcast
 
 ROUNDS, LEAST = 40, 10
 OBJECTIVES = {

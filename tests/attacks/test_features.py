@@ -22,13 +22,13 @@ from personalization.stages.calibration_answers import (
 )
 from personalization.stages.calibration_features import SUBGROUPS, place_of
 from registry.bundle.conclusions import Tree
-from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.score_bins import SCORE_BINS
 from tests.training.conftest import FEDERATE
 from training.algorithms.client import MemoryReleases, weights_digest
 from training.data.dataset import SPLITS
 from training.errors import TrainingError
 from training.jobs.client_app import answer_privately
-from training.messages.message import GLOBAL, Broadcast, reply
+from training.messages import GLOBAL, Broadcast, reply
 from training.models import build_model
 from training.models.classifier import float_state
 from training.models.export import GRAPH, as_tensor, export_graph, split_graph

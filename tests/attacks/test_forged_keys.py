@@ -19,7 +19,7 @@ from tests.attacks.summing import (
     new_key,
     updates_of,
 )
-from training.messages.message import Failure
+from training.messages import Failure
 from training.privacy.secagg.keys import Signed
 from training.privacy.secagg.messages import SIGNATURE, read_json
 

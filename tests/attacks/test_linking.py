@@ -8,7 +8,7 @@ predictions obey links the histograms of many classes, and the order of scores t
 import numpy as np
 import pytest
 
-from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.score_bins import SCORE_BINS
 from tests.attacks.guessing import guesses, holds
 from tests.attacks.hospitals import Model, arrays_of, as_before, ask, draw
 from tests.attacks.records import Records, recovered

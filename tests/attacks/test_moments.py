@@ -14,8 +14,8 @@ from tests.attacks.hospitals import classes_of
 from training.algorithms.client import Client, ClientFeatures, FeatureMemory, HeadRows, MemoryReleases
 from training.data.dataset import Examples
 from training.errors import DataError, MessageError
-from training.messages.message import GLOBAL, Broadcast
-from training.models.encoders.several import Encoders, principal
+from training.messages import GLOBAL, Broadcast
+from training.models.several_encoders import Encoders, principal
 from training.rounds.client import head_gradient
 from training.rounds.client.embed import answer_moments, raw_place
 from training.rounds.client.head_gradient import answer_spread

@@ -21,10 +21,10 @@ from training.algorithms.client import Client
 from training.algorithms.local_model import LocalModel
 from training.engines.in_process import ClientAppParts
 from training.jobs.noise_plan import NoisePlan, allowed, answer_with_noise
-from training.messages.message import GLOBAL, Broadcast, Failure
+from training.messages import GLOBAL, Broadcast, Failure
 from training.models import initial_model
 from training.models.classifier import float_state
-from training.privacy.dp.counts import discrete_gaussian, rho_of
+from training.privacy.noisy_counts import discrete_gaussian, rho_of
 from training.rounds.client import disclosure
 from training.rounds.client import evaluate as door
 from training.rounds.requests import EVALUATE, TEST, EvaluateRequest, read_blocks

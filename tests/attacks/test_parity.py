@@ -14,7 +14,7 @@ from tests.training.conftest import FEDERATE
 from training.jobs.client_app import answer_privately
 from training.jobs.stages import export
 from training.jobs.stages.export import DIFFERENCE, PARITY, WEIGHTS
-from training.messages.message import GLOBAL, Broadcast, prefixed
+from training.messages import GLOBAL, Broadcast, prefixed
 from training.models import build_model
 from training.models.classifier import float_state
 from training.models.export import GRAPH, as_tensor, export_graph

@@ -9,7 +9,7 @@ import torch
 
 from tests.attacks.summing import Hospital, asker, hospitals
 from training.errors import QuorumError
-from training.messages.message import Broadcast, Failure, Update
+from training.messages import Broadcast, Failure, Update
 from training.privacy.secagg import messages
 from training.privacy.secagg.client import withhold
 from training.privacy.secagg.messages import topic_of

@@ -14,19 +14,19 @@ import pytest
 from PIL import Image
 
 from benchmarks.loopback.permissive import permissive
-from clients.data.manifests.csv_file import write_manifest
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.manifest import Manifest, Row
+from clients.data.manifest_file import write_manifest
 from clients.node.guards import PolicyGuard
 from clients.node.policy import POLICY
 from clients.node.request_handler import RequestHandler
 from training.data import settings
 from training.data.dataset import SPLITS
-from training.engines.flare.calls import REFUSED
-from training.engines.flare.roster import ClientProperties, agree, shake_hands
-from training.engines.flare.wire import read_response, stamp_of, write_payload, write_request
+from training.engines.calls import REFUSED
+from training.engines.roster import ClientProperties, agree, shake_hands
+from training.engines.wire import read_response, stamp_of, write_payload, write_request
 from training.jobs.disclosure_report import over_network
 from training.jobs.job import Job
-from training.messages.message import Broadcast
+from training.messages import Broadcast
 from training.rounds.census import CENSUS
 
 PATIENTS, VICTIM = 60, 7

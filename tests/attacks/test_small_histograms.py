@@ -7,8 +7,8 @@ pictures; of merged bins, he spreads the scores of a run evenly.
 import numpy as np
 import pytest
 
-from registry.bundle.counts.counts import Counts, ScoreHistograms
-from registry.bundle.counts.score_bins import highest, middle, smallest_cell
+from registry.bundle.counts import Counts, ScoreHistograms
+from registry.bundle.score_bins import highest, middle, smallest_cell
 from tests.attacks.guessing import guesses, holds
 from tests.attacks.hospitals import GROUP, MIN_COUNT, arrays_of, as_before, ask, draw, over_the_wire
 from tests.attacks.listing import points, read_bundle, read_scores

@@ -12,7 +12,7 @@ import torch
 
 from tests.attacks.summing import THREE, asker, evaluate, hospitals, updates_of
 from training.errors import QuorumError
-from training.messages.message import Failure
+from training.messages import Failure
 from training.privacy.secagg import client as client_module
 from training.privacy.secagg import messages, server
 from training.privacy.secagg.arithmetic import Recovery, decode

@@ -24,12 +24,12 @@ from personalization.stages.calibration_answers import (
 )
 from personalization.stages.calibration_features import SUBGROUPS, Judged
 from registry.bundle.conclusions import Tree
-from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
+from registry.bundle.score_bins import SCORE_BINS, score_bin
 from tests.measured import GROUPED
 from tests.training.conftest import FEDERATE
 from training.algorithms.client import FolderReleases, MemoryReleases
 from training.jobs.client_app import answer_privately
-from training.messages.message import GLOBAL, Broadcast
+from training.messages import GLOBAL, Broadcast
 from training.models.export import GRAPH, as_tensor, export_graph, split_graph
 from training.rounds.client.embed import ENCODER
 from training.rounds.client.ledger import is_first_request

@@ -13,7 +13,7 @@ from multiprocessing import get_context
 import pytest
 
 from benchmarks.loopback.permissive import permissive
-from clients.data.manifests.csv_file import read_manifest, write_manifest
+from clients.data.manifest_file import read_manifest, write_manifest
 from clients.node import request_handler
 from clients.node.guards import one_question
 from clients.node.request_handler import RequestHandler

@@ -9,8 +9,8 @@ import itertools
 import pytest
 
 from benchmarks.loopback.permissive import permissive
-from clients.data.manifests.csv_file import read_manifest, write_manifest
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.manifest import Manifest, Row
+from clients.data.manifest_file import read_manifest, write_manifest
 from clients.node.own_data import RunPictures
 from tests.attacks.house import DATA, LEAST, PRIVACY, House, someone_in
 from training.errors import DataError

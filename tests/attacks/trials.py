@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from personalization.calibration.conformal import count_distances
-from registry.bundle.counts.score_bins import Pick
 from registry.bundle.model import distance_bin
+from registry.bundle.score_bins import Pick
 from tests.attacks import old_way
 from tests.attacks.fitting import fit
 from tests.attacks.guessing import guesses
@@ -27,7 +27,7 @@ from tests.attacks.hospitals import (
 from tests.attacks.listing import points, read_distances, read_scores
 from tests.attacks.records import Records, matched, recovered
 from tests.attacks.sorted_scores import solve
-from training.messages.message import Update
+from training.messages import Update
 
 Arrays = Mapping[str, NDArray[np.int64]]
 Tried = tuple[list[int], dict[str, list[int]]]

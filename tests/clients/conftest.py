@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from clients.data.manifests.csv_file import write_manifest
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.manifest import Manifest, Row
+from clients.data.manifest_file import write_manifest
 
 
 def picture(seed: int, size: int = 12) -> Image.Image:

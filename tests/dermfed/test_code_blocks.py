@@ -67,7 +67,7 @@ def refused(words):
     if name == "dermfed-train" and rest[:1] == ["encoders"]:
         return ""  # an app of its own, which takes one file
     if name == "dermfed-train" and rest[:1] == ["init"]:
-        module, rest = import_module("clients.new_job.command"), rest[1:]
+        module, rest = import_module("clients.new_job"), rest[1:]
     command = typer.main.get_command(module.app)
     while getattr(command, "commands", None):
         if rest[0] not in command.commands:

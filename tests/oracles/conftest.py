@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from registry.bundle.counts.counting import count
-from registry.bundle.counts.counts import Counts
+from registry.bundle.counting import count
+from registry.bundle.counts import Counts
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import betabinom
 
 from personalization.calibration.conformal import fit_threshold
-from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
+from registry.bundle.score_bins import SCORE_BINS, score_bin
 
 DRAWS = 1000
 TESTED = 200

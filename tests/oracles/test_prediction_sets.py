@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from personalization.calibration.conformal import fit_threshold
-from registry.bundle.counts.score_bins import LOGIT_BINS, score_bin
+from registry.bundle.score_bins import LOGIT_BINS, score_bin
 
 COVERAGE = 0.9
 

@@ -10,9 +10,8 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from personalization.calibration.conformal import fit_threshold
-from registry.bundle.counts.counting import count
-from registry.bundle.counts.counts import Counts
-from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, score_bin
+from registry.bundle.counting import count
+from registry.bundle.counts import Counts
 from registry.bundle.metrics.calibration import ece, mce
 from registry.bundle.metrics.classification import (
     FEWEST_FOR_AUPRC,
@@ -23,6 +22,7 @@ from registry.bundle.metrics.classification import (
     malignancy_auroc,
 )
 from registry.bundle.metrics.selective import aurc
+from registry.bundle.score_bins import LOGIT_BINS, SCORE_BINS, score_bin
 
 FEW = settings(max_examples=25, deadline=None)
 SEED = st.integers(0, 2**32)

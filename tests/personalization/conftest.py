@@ -17,7 +17,7 @@ from training.data.dataset import DECLARED_TONE, SPLITS, Dataset, Examples, Spli
 from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.jobs.job import Job
 from training.jobs.stages.base import StageContext, StageResult
-from training.messages.message import GLOBAL, Tensors
+from training.messages import GLOBAL, Tensors
 from training.models import build_model
 from training.models.classifier import float_state
 from training.rounds.census import Census

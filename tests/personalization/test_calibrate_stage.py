@@ -14,16 +14,16 @@ from sklearn.covariance import oas
 
 from personalization.stages.calibration_answers import TONES as HOW_MANY
 from registry.bundle.consistency import contradictions
-from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, score_bin
 from registry.bundle.decision import decide
 from registry.bundle.folder import bundle_digest
 from registry.bundle.labels import Subgroup, TonePatients
 from registry.bundle.manifest import BundleManifest, Lineage, ModelFile, canonical, read_manifest
 from registry.bundle.model import Graph, distance_bin, upper_edge
+from registry.bundle.score_bins import LOGIT_BINS, SCORE_BINS, score_bin
 from registry.bundle.skin_tone import ToneRanges
 from training.errors import JobError
 from training.jobs.stages.base import BundleDraft, StageResult
-from training.messages.message import GLOBAL
+from training.messages import GLOBAL
 from training.models.export import as_bytes
 from training.privacy.settings import CountsConfig, PrivacyConfig
 from training.rounds.requests import EMBED

@@ -28,7 +28,7 @@ from tests.represented import patients_of
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from registry.signing.keys import KeySignatory
+    from registry.signing_keys import KeySignatory
 
 MODEL = "skin-lesion"
 CODES = ("MEL", "NV", "AK")
@@ -431,7 +431,7 @@ def start() -> Iterator[Callable[..., Forked]]:
 def key(tmp_path: Path) -> Callable[[str], "KeySignatory"]:
     """The key of somebody of this name, made when it is first asked for; its files lie in `tmp_path`."""
     pytest.importorskip("cryptography", reason="signing needs the extra sign")
-    from registry.signing.keys import KeySignatory, write_key_pair
+    from registry.signing_keys import KeySignatory, write_key_pair
 
     made: dict[str, KeySignatory] = {}
 

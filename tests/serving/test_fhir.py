@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.bundle.labels import Coding, Label, short
-from serving.fhir.bundle import UNCERTAIN, clean, components, fhir_bundle
-from serving.fhir.negotiation import prefers_fhir
 from serving.http.openapi import describe
+from serving.protocol.fhir import UNCERTAIN, clean, components, fhir_bundle
 from serving.protocol.fields import Coded, example
+from serving.protocol.negotiation import prefers_fhir
 from serving.protocol.parameters import Parameters
 from serving.protocol.problems import NotAcceptable
 from serving.protocol.schemas import (

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from registry.bundle.counts.counting import count
+from registry.bundle.counting import count
 from registry.bundle.evaluation import ReferenceHistograms
 from serving.metrics import Metrics, forget_dead_workers, sum_over_workers
 from serving.monitoring import drift

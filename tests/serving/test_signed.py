@@ -5,7 +5,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from registry.errors import KeyUnusable
-from registry.signing.keys import Signer
+from registry.signing_keys import Signer
 from serving.releases import current_release
 from serving.releases.current_release import CurrentRelease
 from serving.settings import ServeSettings

@@ -13,7 +13,7 @@ import anyio
 import httpx
 import pytest
 
-from serving.access.admission import Admission, Admitted
+from serving.admission import Admission, Admitted
 from serving.decoding.decoders import Decoders
 from serving.http.app import build_app
 from serving.http.upload import Upload

@@ -21,7 +21,7 @@ from training.engines.in_process import ClientAppParts, InProcessEngine
 from training.jobs.job import Job
 from training.jobs.pipeline import RunResult, run_stages
 from training.jobs.stages.base import Attest, Registrar, no_registry, unsigned
-from training.messages.message import Answer, Broadcast
+from training.messages import Answer, Broadcast
 from training.models import build_model
 from training.models.classifier import float_state
 from training.rounds.server.checkpoint import Checkpoint, Checkpoints

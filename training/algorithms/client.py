@@ -21,15 +21,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from registry.bundle.counts.score_bins import smallest_cell
 from registry.bundle.labels import UNDECLARED
+from registry.bundle.score_bins import smallest_cell
 from training.algorithms.local_model import LocalModel
 from training.data.cells import in_subgroup
 from training.data.dataset import Dataset, DatasetView, Examples, Split
 from training.data.folds import in_folds
 from training.errors import CheckpointError, DataError, MessageError
 from training.files import write_bytes
-from training.messages.message import Tensors
+from training.messages import Tensors
 from training.progress import Watch, unwatched
 
 MOST_RELEASES = 4096  # releases that a client keeps; each is of another population

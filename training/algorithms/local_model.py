@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from training.config import FrozenConfig
 from training.errors import JobError
-from training.messages.message import Tensors
+from training.messages import Tensors
 from training.models.cases import Network
 from training.models.classifier import Classifier, encoder_layers, float_state
 from training.models.lora import weight_of

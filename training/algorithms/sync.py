@@ -18,7 +18,7 @@ from torch import Tensor
 from registry.bundle.plugins import PartTable
 from training.config import FrozenConfig
 from training.errors import JobError
-from training.messages.message import Tensors
+from training.messages import Tensors
 from training.models.classifier import Classifier, float_state, group_names
 
 # Statistics that a layer gathers rather than learns.

@@ -13,7 +13,7 @@ from training.algorithms.objectives.base import Around, LocalRound, LocalTask
 from training.algorithms.sync import Sync
 from training.config import FrozenConfig
 from training.errors import JobError
-from training.messages.message import Tensors
+from training.messages import Tensors
 from training.models import Classifier
 from training.models.cases import carrying
 from training.models.classifier import FrozenBatchNormClassifier, encoder_layers, float_state

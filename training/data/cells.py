@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from registry.bundle.counts.counts import Trait
+from registry.bundle.counts import Trait
 from registry.bundle.labels import UNDECLARED, Label, malignant_classes
 from training.data.dataset import Examples
 from training.errors import JobError

@@ -33,10 +33,10 @@ from training.data.dataset import Dataset
 from training.errors import CheckpointError, EngineError
 from training.jobs.client_app import ClientApp
 from training.jobs.job import Job
-from training.messages.message import Answer, Broadcast, Tensors, Update
-from training.messages.tensor_file import MEMORY_FOR_UPDATES, Spool, map_tensors
+from training.messages import Answer, Broadcast, Tensors, Update
 from training.progress import Progress, Question, Watch, unwatched
 from training.rounds.requests import IN_WORDS
+from training.tensor_file import MEMORY_FOR_UPDATES, Spool, map_tensors
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 KEPT = 1 << 30  # bytes

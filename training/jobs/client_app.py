@@ -18,7 +18,7 @@ from training.errors import MessageError, TrainingError, public
 from training.jobs.job import Job
 from training.jobs.noise_plan import NoisePlan, allowed, answer_with_noise, gets_noise
 from training.jobs.stages.base import Stage
-from training.messages.message import Answer, Broadcast, Failure, Update
+from training.messages import Answer, Broadcast, Failure, Update
 from training.models import initial_model
 from training.privacy.compression import opened, packed
 from training.privacy.secagg.keys import Identity
@@ -54,11 +54,11 @@ def answer_privately(
     if broadcast.ask == FIT:
         sent = weights_in(received)
         if privacy.client_level is not None:
-            from training.privacy.dp.updates import privatise
+            from training.privacy.noisy_updates import privatise
 
             update = privatise(update, sent, client, privacy)
         if STEPS in update.scalars:
-            from training.privacy.dp.updates import note_steps
+            from training.privacy.noisy_updates import note_steps
 
             update = note_steps(update, client)
         update = packed(update, sent, client, job.compression)

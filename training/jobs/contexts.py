@@ -14,7 +14,7 @@ from training.jobs.noise_plan import NoisePlan
 from training.jobs.stages.base import Attest, Registrar, StageContext, no_registry, unsigned
 from training.jobs.stages.federate import Federate
 from training.jobs.stages.rounds import RoundsStage
-from training.messages.message import Engine
+from training.messages import Engine
 from training.models import Classifier, initial_model
 from training.rounds.census import Census
 from training.rounds.server.ask import Quorum

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from registry.bundle.counts.score_bins import smallest_cell
+from registry.bundle.score_bins import smallest_cell
 from training.algorithms.aggregators.base import RECEIVED_LOSSES, SQUARED_CHANGE
 from training.algorithms.exchanges.features import SharedFeatures
 from training.algorithms.exchanges.peers import Peers

@@ -32,7 +32,7 @@ from training.jobs.stages.pretrain import Pretrain
 from training.jobs.stages.probe import Probe
 from training.jobs.stages.rounds import RoundsStage
 from training.models import ModelConfig
-from training.models.encoders.sources import NONE
+from training.models.encoder_sources import NONE
 from training.privacy.settings import CompressionConfig, PrivacyConfig
 
 

@@ -16,8 +16,8 @@ from training.data.dataset import SERVER, SPLITS, Dataset, Split
 from training.data.folds import OfPatients
 from training.errors import MessageError
 from training.jobs.stages.base import Stage
-from training.messages.message import Broadcast, Update, reply, request_digest
-from training.privacy.dp.counts import earlier_answer, epsilon_of, rho_of_units, spend, variance_for
+from training.messages import Broadcast, Update, reply, request_digest
+from training.privacy.noisy_counts import earlier_answer, epsilon_of, rho_of_units, spend, variance_for
 from training.privacy.settings import PrivacyConfig
 from training.rounds.census import CENSUS
 from training.rounds.client.disclosure import Noise, noisy_blocks

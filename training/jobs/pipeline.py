@@ -31,10 +31,10 @@ from training.jobs.job import Job
 from training.jobs.noise_plan import NoisePlan
 from training.jobs.run_folder import FinishedStage, load_finished, save_finished
 from training.jobs.stages.base import Attest, Registrar, StageContext, StageResult, no_registry, unsigned
-from training.messages.message import GLOBAL, Broadcast, Engine
+from training.messages import GLOBAL, Broadcast, Engine
 from training.models import initial_model
 from training.models.classifier import float_state
-from training.privacy.dp.updates import privacy_facts
+from training.privacy.noisy_updates import privacy_facts
 from training.privacy.settings import PrivacyConfig
 from training.rounds.census import CENSUS, Census
 from training.rounds.server.ask import Traffic, ask_all

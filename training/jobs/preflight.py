@@ -26,7 +26,7 @@ from training.jobs.disclosure_report import Seen, disclosures
 from training.jobs.job import Job
 from training.jobs.pipeline import notes_on_data, require_hospitals, unused_by
 from training.jobs.stages.base import PlannedStage
-from training.messages.message import Answer, Broadcast, Failure
+from training.messages import Answer, Broadcast, Failure
 from training.models import Classifier, initial_model
 from training.rounds.census import Census
 from training.rounds.requests import CANARY, STEPS

@@ -11,12 +11,12 @@ from training.errors import CheckpointError
 from training.files import write_text
 from training.jobs.job import Job, read_job
 from training.jobs.stages.base import BundleDraft, StageResult
-from training.messages.message import named, prefixed
-from training.messages.tensor_file import read_tensors, write_tensors
-from training.models.encoders.files import AS_EVER, Preprocessing, said_of
+from training.messages import named, prefixed
+from training.models.encoder_files import AS_EVER, Preprocessing, said_of
 from training.models.export import as_tensor
 from training.rounds.requests import pack_blocks, read_blocks
 from training.rounds.server.ask import Traffic
+from training.tensor_file import read_tensors, write_tensors
 
 CHECK = "check.json"  # what `--check` found; it stands beside a run
 

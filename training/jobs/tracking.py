@@ -26,7 +26,7 @@ from training.files import write_text
 from training.jobs.job import Job
 from training.jobs.run_folder import RunFolder
 from training.jobs.settings import TrackingConfig
-from training.privacy.dp.updates import EPSILON
+from training.privacy.noisy_updates import EPSILON
 
 WHO = "answered"  # the curve that every round has
 CURVES = ("accuracy", "balanced_accuracy", "auroc")

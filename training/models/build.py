@@ -16,15 +16,14 @@ from training.config import FrozenConfig
 from training.errors import JobError
 from training.models.cases import CaseClassifier, FusionConfig
 from training.models.classifier import Classifier, normalised, with_flips, with_safe_strides
-from training.models.encoders.files import (
+from training.models.encoder_files import (
     IMAGENET,
     Normalisation,
     is_safetensors,
     prepare_torchvision,
 )
-from training.models.encoders.loading import load_tensors
-from training.models.encoders.several import Encoders, OneOfSeveral, View
-from training.models.encoders.sources import (
+from training.models.encoder_loading import load_tensors
+from training.models.encoder_sources import (
     NONE,
     Origin,
     Source,
@@ -32,6 +31,7 @@ from training.models.encoders.sources import (
     interpolation_of,
     preprocessing_of,
 )
+from training.models.several_encoders import Encoders, OneOfSeveral, View
 from training.randomness import derive_seed
 
 AS_GIVEN = Normalisation(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))  # each of several has its own
@@ -74,7 +74,7 @@ class ModelConfig(FrozenConfig):
         fusion: how pictures and facts of a case become one embedding; null for `FusionConfig()`.
         flips: whether an answer is the mean over a picture and its mirror image, which takes twice the time;
             see `Classifier`. Training sees one side.
-        encoders: several frozen encoders in place of `name`; see `training.models.encoders.several`.
+        encoders: several frozen encoders in place of `name`; see `training.models.several_encoders`.
         views: what each of them is shown: the `full` picture, and the `center` square of .8 of its height.
     """
 

@@ -12,9 +12,9 @@ from torch.nn import functional
 from registry.bundle.cases import EMPTY
 from training.data.dataset import Examples
 from training.errors import JobError
-from training.models.encoders.files import IMAGENET, Normalisation, prepare_torchvision
-from training.models.encoders.several import pooled_width
-from training.models.encoders.sources import Origin
+from training.models.encoder_files import IMAGENET, Normalisation, prepare_torchvision
+from training.models.encoder_sources import Origin
+from training.models.several_encoders import pooled_width
 
 ENCODER_BATCH = 8  # pictures that an encoder sees at once: what it makes of more leaves a processor's caches
 REGISTER = 16  # float32 numbers that the widest register of a processor holds

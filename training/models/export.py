@@ -36,7 +36,7 @@ from registry.bundle.cases import EMPTY, number_of_patterns
 from registry.bundle.model import CONTEXT, INPUT, KINDS, MAP, OUTPUTS, Graph, Outputs, open_session
 from training.data.dataset import Examples
 from training.errors import ExportError
-from training.messages.message import Tensors
+from training.messages import Tensors
 from training.models.cases import CaseClassifier
 from training.models.classifier import ENCODER_BATCH, CaseBatch, Classifier
 from training.models.saliency import (

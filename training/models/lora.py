@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.messages.message import Tensors
+from training.messages import Tensors
 from training.models.cases import CaseNetwork, Network
 from training.models.classifier import Classifier, FrozenBatchNormClassifier, Inputs
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from training.errors import DataError, JobError
 from training.models.classifier import Classifier
-from training.models.encoders.files import prepare_torchvision
+from training.models.encoder_files import prepare_torchvision
 
 
 @dataclass(frozen=True)

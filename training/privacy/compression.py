@@ -25,7 +25,7 @@ from torch import Tensor
 
 from training.algorithms.client import Client, State
 from training.errors import MessageError
-from training.messages.message import Broadcast, Tensors, Update, named
+from training.messages import Broadcast, Tensors, Update, named
 from training.privacy.settings import CompressionConfig
 from training.randomness import derive_seed
 

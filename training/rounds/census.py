@@ -27,7 +27,7 @@ from training.data.cells import Cells
 from training.data.dataset import FOLDED_CLASSES, SERVER, SPLITS, Dataset, Split
 from training.data.unused import Unused, unused_of
 from training.errors import DataError, MessageError
-from training.messages.message import Broadcast, Update, reply
+from training.messages import Broadcast, Update, reply
 from training.rounds.requests import Blocks
 
 CENSUS = "census"

@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from registry.bundle.counts.counting import Block
-from registry.bundle.counts.counts import Thresholds
+from registry.bundle.counting import Block
+from registry.bundle.counts import Thresholds
 from registry.bundle.errors import CountsError
 from training.algorithms.client import Client, State, StateStore
 from training.config import FrozenConfig
 from training.data.dataset import Split
 from training.errors import DataError, MessageError, QuorumError, TrainingError, public, public_message
-from training.messages.message import Broadcast, Engine, Failure, Tensors, Update, reply
+from training.messages import Broadcast, Engine, Failure, Tensors, Update, reply
 
 JUDGE = "judge"  # the request to the server of how good an upload is
 

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from clients.data.manifests.manifest import Manifest
+from clients.data.manifest import Manifest
 from training.config import FrozenConfig
 
 Repeats = Literal["refuse", "first", "drop"]

@@ -23,9 +23,9 @@ from clients.data.adapters.derm7pt import CODES as DERM7PT_CODES
 from clients.data.adapters.lesion_tables import HAM10000_CODES, ISIC2020_CODES, PAD_UFES_20_CODES
 from clients.data.adapters.published import Line, counted_once, images_of, read_table, refuse_unnamed
 from clients.data.cell_values import UnreadCells, proposal, propose, unread_facts
+from clients.data.delimited import AS_TEXT, DELIMITERS, EMPTY_CELLS, rounded
 from clients.data.errors import AdapterError
-from clients.data.manifests.delimited import AS_TEXT, DELIMITERS, EMPTY_CELLS, rounded
-from clients.data.manifests.manifest import COLUMNS, Manifest, Row
+from clients.data.manifest import COLUMNS, Manifest, Row
 from clients.data.output import Note, listing
 from clients.data.taxonomy import BENIGN, MALIGNANT, TAXONOMY, describe
 from registry.bundle.cases import SEX

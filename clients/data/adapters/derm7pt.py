@@ -26,7 +26,7 @@ from clients.data.adapters.published import (
     refuse_unnamed,
 )
 from clients.data.errors import AdapterError
-from clients.data.manifests.manifest import IMAGE_KIND, Manifest
+from clients.data.manifest import IMAGE_KIND, Manifest
 from registry.bundle.cases import read_kind
 
 _NEVI = ("blue", "clark", "combined", "congenital", "dermal", "recurrent", "reed or spitz")

@@ -18,7 +18,7 @@ from pydantic import field_validator
 
 from clients.data.adapters.published import Line, PublishedTable, code_of
 from clients.data.errors import AdapterError
-from clients.data.manifests.manifest import Manifest
+from clients.data.manifest import Manifest
 from registry.bundle.text import nearest
 
 THREE = (

@@ -34,9 +34,9 @@ from pydantic import Field
 from clients.data.adapters.adapter import Adapter
 from clients.data.adapters.published import code_of
 from clients.data.errors import AdapterError
-from clients.data.manifests.csv_file import read_manifest
-from clients.data.manifests.manifest import DUPLICATE_GROUP, Manifest, Row
-from clients.data.pictures.files import PICTURE_SUFFIXES, ZIP_MARK, ArrayFile
+from clients.data.manifest import DUPLICATE_GROUP, Manifest, Row
+from clients.data.manifest_file import read_manifest
+from clients.data.picture_files import PICTURE_SUFFIXES, ZIP_MARK, ArrayFile
 from clients.data.synthetic import MANIFEST, TYPICAL, write_synthetic
 
 

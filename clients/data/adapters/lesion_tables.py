@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from clients.data.adapters.published import Line, PublishedTable, code_of, one_hot, read_table
 from clients.data.errors import AdapterError
-from clients.data.manifests.manifest import DUPLICATE_GROUP, IMAGE_KIND, Manifest, name_groups
+from clients.data.manifest import DUPLICATE_GROUP, IMAGE_KIND, Manifest, name_groups
 from registry.bundle.cases import read_kind
 
 HAM10000_CODES = {code.lower(): code for code in ("AKIEC", "BCC", "BKL", "DF", "MEL", "NV", "VASC")}

@@ -5,17 +5,17 @@ from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
 from clients.data.adapters.adapter import Repeats, TableAdapter
-from clients.data.errors import AdapterError
-from clients.data.manifests.delimited import (
+from clients.data.delimited import (
     DelimitedTable,
     UnknownEncodingError,
     UnreadableTableError,
     read_delimited,
 )
-from clients.data.manifests.manifest import COLUMNS, DUPLICATE_GROUP, Manifest, Row, name_groups
+from clients.data.errors import AdapterError
+from clients.data.manifest import COLUMNS, DUPLICATE_GROUP, Manifest, Row, name_groups
 from clients.data.output import Note, listing
-from clients.data.pictures.files import SUFFIXES, UnreadablePictureError
-from clients.data.pictures.names import NameMatch, files_of, is_url, matches_said, slashed
+from clients.data.picture_files import SUFFIXES, UnreadablePictureError
+from clients.data.picture_names import NameMatch, files_of, is_url, matches_said, slashed
 from registry.bundle.skin_tone import read_tone
 from registry.bundle.text import nearest
 

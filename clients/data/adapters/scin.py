@@ -25,7 +25,7 @@ from typing import Literal
 from clients.data.adapters.adapter import TableAdapter
 from clients.data.adapters.published import OF_SEVERAL_CASES, code_of, manifest_of_cases, read_table, tone_of
 from clients.data.errors import AdapterError
-from clients.data.manifests.manifest import IMAGE_KIND, Manifest
+from clients.data.manifest import IMAGE_KIND, Manifest
 
 KINDS = {"CLOSE_UP": "close-up", "AT_AN_ANGLE": "close-up", "AT_DISTANCE": "overview"}
 OWN_WORD, WEIGHTS = "fitzpatrick_skin_type", "weighted_skin_condition_label"

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts.counts import Counts
+from registry.bundle.counts import Counts
 from registry.bundle.metrics.intervals import Figure, Limits, Sample, Z, exact_limits, ratio
 
 RELIABILITY_BINS = 15

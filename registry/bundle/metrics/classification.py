@@ -48,8 +48,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts.counts import Confusion, Counts
-from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.counts import Confusion, Counts
 from registry.bundle.metrics.intervals import (
     Figure,
     Moments,
@@ -59,6 +58,7 @@ from registry.bundle.metrics.intervals import (
     of_noise,
     ratio,
 )
+from registry.bundle.score_bins import SCORE_BINS
 
 FEWEST_FOR_AUPRC = 30
 """Pictures of a class."""

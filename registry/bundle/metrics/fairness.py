@@ -34,8 +34,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts.counting import Block
-from registry.bundle.counts.counts import Confusion
+from registry.bundle.counting import Block
+from registry.bundle.counts import Confusion
 from registry.bundle.metrics.calibration import Distance, Size, drawn
 from registry.bundle.metrics.classification import (
     ACCURACY,

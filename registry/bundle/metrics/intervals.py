@@ -43,9 +43,9 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts.counting import Block
-from registry.bundle.counts.counts import Confusion, Counts
-from registry.bundle.counts.lesions import LesionSums
+from registry.bundle.counting import Block
+from registry.bundle.counts import Confusion, Counts
+from registry.bundle.lesion_counts import LesionSums
 
 LEVEL = 0.95
 Z = 1.959963984540054  # the 0.975-quantile of the normal distribution

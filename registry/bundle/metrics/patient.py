@@ -44,8 +44,8 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts.lesions import PairedCounts
 from registry.bundle.labels import GLOBAL, UNDECLARED
+from registry.bundle.lesion_counts import PairedCounts
 from registry.bundle.metrics.intervals import Figure, Limits
 
 ALL: Final = "all"

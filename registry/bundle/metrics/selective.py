@@ -23,8 +23,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from registry.bundle.counts.counts import Counts, Decisions, KindSums
-from registry.bundle.counts.lesions import LesionSums
+from registry.bundle.counts import Counts, Decisions, KindSums
+from registry.bundle.lesion_counts import LesionSums
 from registry.bundle.metrics.intervals import (
     Figure,
     Moments,

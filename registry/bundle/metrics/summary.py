@@ -31,8 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from registry.bundle.conclusions import Tree
-from registry.bundle.counts.counting import Block
-from registry.bundle.counts.counts import Confusion, Counts
+from registry.bundle.counting import Block
+from registry.bundle.counts import Confusion, Counts
 from registry.bundle.errors import CountsError
 from registry.bundle.labels import Label, kinds_of, malignant_classes
 from registry.bundle.metrics import calibration, classification, fairness, selective

@@ -6,7 +6,7 @@ from PIL import Image
 
 from clients.data.case_groups import case_problems
 from clients.data.errors import ManifestError
-from clients.data.manifests.manifest import Row
+from clients.data.manifest import Row
 from clients.data.prepare import prepare
 from registry.bundle.cases import SITE
 from training.data.dataset import SPLITS

@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from clients.data.cell_values import UnreadCells, codes_option, propose, unread_facts
-from clients.data.manifests.manifest import Row
+from clients.data.manifest import Row
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from clients.data.adapters.table import adapter_names
 from clients.data.cli import app
-from clients.data.manifests.csv_file import read_manifest
+from clients.data.manifest_file import read_manifest
 
 
 def run(*words: object) -> Result:
@@ -77,7 +77,7 @@ def test_link_writes_a_manifest_whose_copies_stay_together(made_up, tmp_path):
 
 def test_without_the_library_check_says_so_and_link_refuses(made_up, tmp_path, monkeypatch):
     assert json.loads(run("check", made_up, "--json").stdout)["near_duplicates"]
-    monkeypatch.setattr("clients.data.pictures.near_duplicates.find_spec", lambda name: None)
+    monkeypatch.setattr("clients.data.near_duplicates.find_spec", lambda name: None)
     checked = run("check", made_up)
     assert checked.exit_code == 0
     assert "near-duplicates are not looked for: ImageHash is not installed; `pip install" in checked.stderr

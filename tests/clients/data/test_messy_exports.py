@@ -10,8 +10,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from clients.data.cli import app
-from clients.data.manifests.csv_file import read_manifest
-from clients.data.manifests.manifest import Manifest
+from clients.data.manifest import Manifest
+from clients.data.manifest_file import read_manifest
 from tests.messy_exports import EXPORTS, TABLE, Imports, MessyExport, Refused
 
 IMPORTED = [export for export in EXPORTS if isinstance(export.expect, Imports)]

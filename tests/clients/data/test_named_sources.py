@@ -13,7 +13,7 @@ from PIL import Image
 from pydantic import ValidationError
 
 from clients.data.errors import ClientDataError, PartitionError, SubgroupError, UnknownColumnError
-from clients.data.manifests.manifest import Row
+from clients.data.manifest import Row
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
 from training.data.dataset import SERVER, SPLITS, UNLABELLED_CLIENT, Dataset

@@ -21,8 +21,8 @@ from clients.data.errors import (
     SubgroupError,
     UnknownColumnError,
 )
-from clients.data.manifests.csv_file import read_manifest, write_manifest
-from clients.data.manifests.manifest import Row
+from clients.data.manifest import Row
+from clients.data.manifest_file import read_manifest, write_manifest
 from clients.data.prepare import prepare
 from clients.data.prepared import Cell, PreparedDataset
 from training.data.dataset import SPLITS, Dataset

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from clients.data.errors import ClientDataError
-from clients.data.manifests.csv_file import write_manifest
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.manifest import Manifest, Row
+from clients.data.manifest_file import write_manifest
 from clients.data.sources import read_sources
 from training.data.settings import DataConfig
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from clients.data.labels.label_map import assign_classes
+from clients.data.label_map import assign_classes
 from clients.data.taxonomy import TAXONOMY
 from registry.bundle.labels import ICD10, ICD10_CM, SNOMED_CT, short
 

@@ -8,10 +8,10 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from clients.data.cli import app
-from clients.data.inspect.tones import check_tones, measure_tones
-from clients.data.manifests.csv_file import read_manifest, write_manifest
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.manifest import Manifest, Row
+from clients.data.manifest_file import read_manifest, write_manifest
 from clients.data.synthetic import SKIN, case_of, draw
+from clients.data.tones import check_tones, measure_tones
 from registry.bundle.skin_tone import CAUTION, lab, skin_tone_angle, typology_angle
 
 

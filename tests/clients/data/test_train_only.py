@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from clients.data.errors import ClientDataError, UnknownColumnError
-from clients.data.manifests.manifest import Row
+from clients.data.manifest import Row
 from clients.data.prepare import prepare
 from clients.data.prepared import PreparedDataset
 from training.data.dataset import SPLITS, Dataset

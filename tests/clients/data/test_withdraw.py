@@ -8,8 +8,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from clients.data.cli import app
-from clients.data.manifests.csv_file import read_manifest, write_manifest
-from clients.data.manifests.manifest import Row
+from clients.data.manifest import Row
+from clients.data.manifest_file import read_manifest, write_manifest
 from clients.data.withdraw import drawn_pictures
 from training.jobs.job import read_job
 

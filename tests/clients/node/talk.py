@@ -3,10 +3,10 @@
 import json
 
 from clients.node.outbound_gateway import OutboundGateway
-from training.engines.flare.roster import ClientProperties, agree, shake_hands
-from training.engines.flare.wire import Stamp, stamp_of, write_payload, write_request
+from training.engines.roster import ClientProperties, agree, shake_hands
+from training.engines.wire import Stamp, stamp_of, write_payload, write_request
 from training.jobs.job import Job
-from training.messages.message import Broadcast
+from training.messages import Broadcast
 from training.models import initial_model
 from training.models.classifier import float_state
 

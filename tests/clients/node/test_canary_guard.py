@@ -3,7 +3,7 @@
 import pytest
 
 from clients.node.guards import CanaryGuard
-from training.messages.message import Broadcast, Failure, reply
+from training.messages import Broadcast, Failure, reply
 
 QUESTION = Broadcast("north", "0-federate", 1, "canary")
 

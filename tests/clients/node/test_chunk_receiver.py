@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from clients.node.request_handler import ChunkReceiver
-from training.engines.flare import calls as module
-from training.engines.flare.calls import (
+from training.engines import calls as module
+from training.engines.calls import (
     TRIES,
     Channel,
     ChannelError,
@@ -15,9 +15,9 @@ from training.engines.flare.calls import (
     Heartbeat,
     SiteRefusedError,
 )
-from training.engines.flare.wire import part_of, size_of, stamp_of, write_request
+from training.engines.wire import part_of, size_of, stamp_of, write_request
 from training.errors import MessageError
-from training.messages.message import Broadcast
+from training.messages import Broadcast
 
 PIECE = 10
 QUESTION, ANSWER = bytes(range(95)), bytes(reversed(range(123)))

@@ -90,7 +90,7 @@ def test_check_says_what_is_wrong_and_ends_with_one(kits, monkeypatch):
 
 
 def test_a_node_that_is_fit_is_told_what_will_be_sent(kits, monkeypatch, tmp_path, tiny, write_pictures):
-    from clients.data.manifests.manifest import Row
+    from clients.data.manifest import Row
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         kit_file = kits / "south" / "federation.yaml"

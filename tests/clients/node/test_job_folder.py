@@ -8,7 +8,7 @@ import pytest
 from clients.federation.job_folder import pack, unpack
 from clients.node.hospital import open_gateway
 from tests.clients.node.talk import handshake
-from training.engines.flare.calls import SiteRefusedError, raise_refusal
+from training.engines.calls import SiteRefusedError, raise_refusal
 from training.errors import JobError, public_message
 
 

@@ -10,9 +10,9 @@ from clients.store import ClientStore
 from tests.clients.node.talk import SESSION, ask, handshake, join
 from training.algorithms.client import State
 from training.coordinator import Coordinator
-from training.engines.flare.calls import ChunkAddress
-from training.engines.flare.roster import ClientProperties
-from training.engines.flare.wire import RequestHeader
+from training.engines.calls import ChunkAddress
+from training.engines.roster import ClientProperties
+from training.engines.wire import RequestHeader
 from training.errors import JobError, MessageError
 from training.files import LONGEST, plain_segment
 from training.jobs.job import Job
@@ -135,7 +135,7 @@ def test_a_job_that_asks_for_a_file_of_the_hospital_does_not_learn_its_digest(ki
         "model": {**small_job.model.model_dump(mode="json"), "weights": str(secret)}
     }
     job = Job.model_validate(changed)
-    from training.engines.flare.roster import WEIGHTS, shake_hands
+    from training.engines.roster import WEIGHTS, shake_hands
     from training.jobs.stages.export import weights_digest
 
     found = weights_digest(job.model)

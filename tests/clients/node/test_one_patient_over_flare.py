@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from benchmarks.loopback.permissive import permissive
-from clients.data.manifests.csv_file import read_manifest, write_manifest
+from clients.data.manifest_file import read_manifest, write_manifest
 from clients.node.policy import POLICY
 from tests.clients.node.federated import HOSPITALS, data_of, running
-from training.engines.flare.wire import read_payload
+from training.engines.wire import read_payload
 from training.rounds.census import CENSUS
 
 pytestmark = pytest.mark.long

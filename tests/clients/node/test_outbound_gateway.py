@@ -22,8 +22,8 @@ from clients.federation.processes import environment
 from clients.node import hospital as hospitals
 from clients.node.hospital import Hospital, keep_traces, open_gateway
 from tests.clients.node.talk import ask, handshake, join, request
-from training.engines.flare.roster import ClientProperties, agree
-from training.engines.flare.wire import read_response
+from training.engines.roster import ClientProperties, agree
+from training.engines.wire import read_response
 from training.errors import (
     SENTENCES,
     CheckpointError,
@@ -234,11 +234,11 @@ def test_texts_that_leave_as_they_are_are_vouched_for_in_known_places():
         "clients/node/guards.py",
         "clients/node/own_data.py",
         "training/data/settings.py",
-        "training/engines/flare/roster.py",
-        "training/engines/flare/wire.py",
+        "training/engines/roster.py",
+        "training/engines/wire.py",
         "training/rounds/requests.py",
         "training/jobs/client_app.py",
-        "training/messages/message.py",
+        "training/messages.py",
         "training/files.py",
     }
 

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.clients.node.federated import HOSPITALS, MASKS, alike, data_of, running, weights
-from training.engines.flare.wire import ResponseHeader, read_payload
+from training.engines.wire import ResponseHeader, read_payload
 from training.privacy.secagg.messages import KEYS, LAYOUT, REQUESTS, SIGNATURE
 from training.privacy.secagg.sums import tolerance
 from training.privacy.settings import SecureAggregationConfig

@@ -7,12 +7,12 @@ import pytest
 
 from clients.data.adapters.table import make_adapter
 from clients.data.errors import ClientDataError, LabelError, PartitionError
-from clients.data.manifests.csv_file import write_manifest
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.manifest import Manifest, Row
+from clients.data.manifest_file import write_manifest
 from clients.data.prepare import prepare
 from clients.node.own_data import agreed, own_config, read_own
 from training.data.dataset import SERVER, SPLITS
-from training.engines.flare.roster import agree
+from training.engines.roster import agree
 from training.errors import DataError
 from training.jobs.job import Job
 

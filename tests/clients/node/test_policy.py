@@ -21,7 +21,7 @@ from clients.node.guards import PolicyGuard, noise_of, recipe_of, verdicts_on, w
 from clients.node.hospital import open_gateway
 from clients.node.policy import POLICY, Hours, Policy, read_policy
 from tests.clients.node.talk import ask, handshake, join, request
-from training.engines.flare.wire import read_response
+from training.engines.wire import read_response
 from training.jobs.job import Job, read_job
 from training.jobs.recipes import recipe_path
 

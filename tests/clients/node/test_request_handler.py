@@ -9,15 +9,15 @@ import pytest
 
 from benchmarks.loopback.permissive import permissive
 from clients.data.errors import LabelError
-from clients.data.manifests.manifest import Row
+from clients.data.manifest import Row
 from clients.node.request_handler import RequestHandler, task_line
 from clients.store import ClientStore
 from training.algorithms.client import State
-from training.engines.flare.roster import WEIGHTS, ClientProperties, agree, shake_hands
-from training.engines.flare.wire import read_response, stamp_of, write_payload, write_request
+from training.engines.roster import WEIGHTS, ClientProperties, agree, shake_hands
+from training.engines.wire import read_response, stamp_of, write_payload, write_request
 from training.errors import CheckpointError, MessageError, public_message
 from training.jobs.job import Job
-from training.messages.message import Broadcast, Failure
+from training.messages import Broadcast, Failure
 from training.models import initial_model
 from training.models.classifier import float_state
 from training.privacy.compression import lost_key

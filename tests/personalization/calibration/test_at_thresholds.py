@@ -25,8 +25,8 @@ from personalization.calibration.at_thresholds import (
     to_tensor,
 )
 from personalization.calibration.triage import count_malignancies
-from registry.bundle.counts.score_bins import SCORE_BINS, lowest, merge, score_bin
 from registry.bundle.metrics.intervals import clopper_pearson
+from registry.bundle.score_bins import SCORE_BINS, lowest, merge, score_bin
 from training.errors import MessageError
 
 kinds_and_scores = st.lists(st.tuples(st.integers(0, 1), st.integers(0, SCORE_BINS - 1)), max_size=80)

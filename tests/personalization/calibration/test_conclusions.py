@@ -7,7 +7,7 @@ from scipy.stats import binom
 from personalization.calibration.at_thresholds import LEVEL, CountsAt
 from personalization.calibration.conclusions import LevelTest, count_nodes, propose_level, share_of
 from registry.bundle.conclusions import Tree
-from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
+from registry.bundle.score_bins import SCORE_BINS, score_bin
 from tests.measured import GROUPED
 
 TREE = Tree(GROUPED)

@@ -23,8 +23,8 @@ from personalization.calibration.conformal import (
     ood_threshold,
 )
 from personalization.calibration.mahalanobis import class_sums, fit_gaussians
-from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, lowest, merge, score_bin
 from registry.bundle.model import distance_bin, upper_edge
+from registry.bundle.score_bins import LOGIT_BINS, SCORE_BINS, lowest, merge, score_bin
 
 
 def counts_of(of_truth):

@@ -19,7 +19,7 @@ from personalization.calibration.mahalanobis import (
     total,
 )
 from training.errors import MessageError
-from training.messages.message import Update
+from training.messages import Update
 
 CLASSES, FEATURES = 3, 6
 

@@ -28,9 +28,9 @@ from personalization.calibration.triage import (
     propose_ruled_out,
     propose_urgent,
 )
-from registry.bundle.counts.score_bins import SCORE_BINS, highest, lowest, merge, score_bin
+from registry.bundle.score_bins import SCORE_BINS, highest, lowest, merge, score_bin
 from training.errors import MessageError
-from training.messages.message import Update
+from training.messages import Update
 
 KINDS = np.array([-1, 0, 1])  # of three classes: benign, and two kinds of malignancy
 

@@ -10,8 +10,8 @@ from personalization.calibration.conformal import ConformalThreshold
 from personalization.calibration.temperature import Temperature
 from personalization.report.data import CalibratedModel, FineTuning, ReportData, Round, StageFacts
 from personalization.report.page import render_report
-from personalization.selection.select import SelectionConfig, select
-from registry.bundle.counts.counting import count
+from personalization.selection import SelectionConfig, select
+from registry.bundle.counting import count
 from registry.bundle.labels import UNDECLARED, Label
 from registry.bundle.metrics.summary import over_clients, summarise
 from tests.thresholds import at_log_odds

@@ -25,11 +25,11 @@ from personalization.report.calibration import (
 from personalization.report.data import CalibratedModel, ReportData, StageFacts, tones_of
 from personalization.report.measures import ALL
 from registry.bundle.conclusions import Conclusions, NodeRule, Tree
-from registry.bundle.counts.counting import count
-from registry.bundle.counts.counts import Thresholds
-from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS, score_bin
+from registry.bundle.counting import count
+from registry.bundle.counts import Thresholds
 from registry.bundle.labels import UNDECLARED, Label, kind_of_each, malignant_classes
 from registry.bundle.manifest import WorkingPoint
+from registry.bundle.score_bins import LOGIT_BINS, SCORE_BINS, score_bin
 from tests.personalization.report.conftest import LABELS, lines, texts
 from tests.thresholds import at_log_odds, concluding
 from training.data.subgroups import ToneSubgroups

@@ -14,12 +14,12 @@ from personalization.report.overview import cards, limits, spread_table, unchang
 from personalization.report.page import render_report
 from personalization.report.run_tables import census_tables
 from personalization.report.subgroups import kinds_table, patient_table
-from registry.bundle.counts.counting import count
-from registry.bundle.counts.counts import Concluded, Thresholds
-from registry.bundle.counts.score_bins import score_bin
+from registry.bundle.counting import count
+from registry.bundle.counts import Concluded, Thresholds
 from registry.bundle.labels import UNDECLARED, Label, kind_of_each, malignant_classes
 from registry.bundle.metrics.patient import Judged, Told, findings
 from registry.bundle.metrics.summary import summarise
+from registry.bundle.score_bins import score_bin
 from tests.personalization.report.conftest import LABELS, Outline, lines
 from tests.thresholds import at_log_odds
 from training.errors import DataError

@@ -5,7 +5,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from personalization.selection.select import SelectionConfig, select
+from personalization.selection import SelectionConfig, select
 from personalization.stages.personal_models import Candidates, candidate_files
 from training.errors import CheckpointError
 

@@ -5,15 +5,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from personalization.selection_proof import ProofConfig, prove
 
-from personalization.selection.proof import ProofConfig, prove
-from personalization.selection.select import SelectionConfig, select, with_proofs
+from personalization.selection import SelectionConfig, select, with_proofs
 from personalization.stages import personal_models
 from personalization.stages.personal_models import answer_compare, read_paired
-from registry.bundle.counts.lesions import PairedCounts
+from registry.bundle.lesion_counts import PairedCounts
 from tests.personalization.conftest import LABELS
 from training.errors import MessageError
-from training.messages.message import Broadcast
+from training.messages import Broadcast
 from training.rounds.requests import COMPARE, EvaluateRequest
 
 MALIGNANT, BENIGN = 1, 0

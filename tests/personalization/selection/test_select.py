@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from personalization.selection.select import SelectionConfig, frontier, frontier_facts, select
+from personalization.selection import SelectionConfig, frontier, frontier_facts, select
 
 VALIDATION_SIZES = (7, 20, 13, 9)  # pictures per subgroup, so that accuracies do not share a denominator
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.closeness import assert_close_in_norm
-from training.messages.message import Tensors, named
+from training.messages import Tensors, named
 from training.models import build_model
 from training.models.classifier import float_state
 from training.randomness import generator

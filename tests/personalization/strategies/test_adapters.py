@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from tests.closeness import assert_close_in_norm
-from training.messages.message import named
+from training.messages import named
 from training.models import ModelConfig, build_model
 
 RANK, ALPHA = 2, 3.0

@@ -8,7 +8,7 @@ import pytest
 from personalization.stages.personal_models import candidate_files
 from training.errors import JobError
 from training.jobs.stages.base import StageResult
-from training.messages.message import GLOBAL
+from training.messages import GLOBAL
 from training.rounds.server.checkpoint import Checkpoints
 
 HOLDER = {"light": "north", "dark": "south"}

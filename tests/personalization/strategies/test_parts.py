@@ -17,7 +17,7 @@ from torch import nn
 from tests.closeness import assert_close_in_norm
 from tests.thorough import mostly_long
 from training.errors import JobError
-from training.messages.message import GLOBAL, tensor_bytes
+from training.messages import GLOBAL, tensor_bytes
 from training.models import build_model
 from training.randomness import generator
 

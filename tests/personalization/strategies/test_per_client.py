@@ -8,11 +8,11 @@ from safetensors.torch import load_file
 
 from personalization.stages.personal_models import personal_file
 from training.errors import JobError
-from training.messages.message import GLOBAL
+from training.messages import GLOBAL
 from training.models import build_model
 from training.models.classifier import float_state
-from training.models.encoders.files import read_file
-from training.models.encoders.loading import load_tensors
+from training.models.encoder_files import read_file
+from training.models.encoder_loading import load_tensors
 
 FINETUNE = {"name": "finetune", "epochs": 2}
 BAND = {"band": 1.0, "rule": "paper"}  # binds nobody

@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from registry.registry import Registry
-from registry.signing.keys import Signer
+from registry.signing_keys import Signer
 
 MODEL = "skin-lesion"
 ALIKE = {"n": 50, "accuracy": 0.8, "answered": 1.0, "reported": 1.0, "reported_risk": 0.0}

@@ -5,8 +5,8 @@ import zipfile
 
 import pytest
 
-from registry.archive import container
-from registry.archive.container import open_container, write_container
+from registry import archive as container
+from registry.archive import open_container, write_container
 from registry.errors import ArchiveError, ArchiveRefused
 
 HEX = "0123456789abcdef" * 4

@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from registry.archive import import_release
-from registry.archive.import_release import read_release
+from registry import import_release
 from registry.bundle.errors import BundleError
 from registry.errors import ArchiveRefused, BundleRefused, DatabaseError, GateRefusal
-from registry.signing.keys import Trust, trust_in_signer
+from registry.import_release import read_release
+from registry.signing_keys import Trust, trust_in_signer
 
 pytestmark = pytest.mark.sqlite  # queries on both databases are asked elsewhere
 
@@ -242,8 +242,8 @@ def test_a_model_that_is_too_large_here_is_refused_unread(file, monkeypatch):
 
 def test_a_manifest_of_another_model_is_refused(sender, released, bundle, tmp_path, monkeypatch):
     """The sender lies about which model it is, and all of its digests fit."""
-    from registry.archive import export_release
-    from registry.archive.container import PackedVersion
+    from registry import export_release
+    from registry.archive import PackedVersion
 
     def lie(**facts):
         return PackedVersion(**{**facts, "subgroup": "global" if facts["number"] == 2 else "dark"})

@@ -5,10 +5,10 @@ import zipfile
 
 import pytest
 
-from registry.archive.container import without_people
-from registry.archive.import_release import read_release
+from registry.archive import without_people
 from registry.database import changes
 from registry.gates.gate_set import gate_set_of
+from registry.import_release import read_release
 
 pytestmark = pytest.mark.sqlite
 

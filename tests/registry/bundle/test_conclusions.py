@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from registry.bundle.conclusions import Conclusions, NodeRule, Tree
-from registry.bundle.counts.counts import Thresholds, ThresholdsOfEach
-from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
+from registry.bundle.counts import Thresholds, ThresholdsOfEach
 from registry.bundle.errors import CountsError
 from registry.bundle.labels import Label
+from registry.bundle.score_bins import SCORE_BINS, score_bin
 from tests.measured import GROUPED
 
 TREE = Tree(GROUPED)

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from registry.bundle.cases import read_given, read_pattern
 from registry.bundle.conclusions import Conclusions, NodeRule
-from registry.bundle.counts.counting import count
-from registry.bundle.counts.counts import Thresholds
-from registry.bundle.counts.score_bins import SCORE_BINS
+from registry.bundle.counting import count
+from registry.bundle.counts import Thresholds
 from registry.bundle.decision import Help, decide, would_help
 from registry.bundle.errors import GraphError
 from registry.bundle.labels import Label, Subgroup
 from registry.bundle.manifest import Conformal, KindMissed, WorkingPoint
+from registry.bundle.score_bins import SCORE_BINS
 from tests.case_bundles import CASE, PATTERNS, case_bundle, rules
 from tests.measured import evaluation_of
 from tests.represented import patients_of

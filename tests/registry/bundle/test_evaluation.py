@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from registry.bundle.counts.counting import count
+from registry.bundle.counting import count
 from registry.bundle.evaluation import (
     Evaluation,
     GroupCounts,

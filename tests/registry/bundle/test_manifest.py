@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from registry.bundle.cases import AGE, CaseInput, read_pattern
-from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.errors import BundleCorrupt, ManifestError, OtherSchema
 from registry.bundle.evaluation import Evaluation, GroupCounts
 from registry.bundle.labels import ICD10, SNOMED_CT, Coding, Label, Subgroup, malignant_classes, short
@@ -25,6 +24,7 @@ from registry.bundle.manifest import (
     read_manifest,
     unpack,
 )
+from registry.bundle.score_bins import SCORE_BINS
 from tests.case_bundles import case_bundle
 from tests.thresholds import concluding
 

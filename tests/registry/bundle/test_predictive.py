@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.decision import PredictiveValues, decide
 from registry.bundle.labels import Subgroup
 from registry.bundle.manifest import Conformal, KindMissed, Triage
+from registry.bundle.score_bins import SCORE_BINS
 from tests.thresholds import at_log_odds
 
 DARK = Subgroup(name="dark", scale="fitzpatrick", values=("5", "6"))

@@ -5,7 +5,7 @@ import zipfile
 
 import pytest
 
-from registry.signing.keys import fingerprint
+from registry.signing_keys import fingerprint
 
 pytestmark = pytest.mark.sqlite  # nothing here depends on the database
 MODEL = "skin-lesion"

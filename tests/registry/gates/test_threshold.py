@@ -3,10 +3,10 @@
 import pytest
 
 from registry.bundle.conclusions import Conclusions
-from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.labels import Label
 from registry.bundle.manifest import Conformal
 from registry.bundle.metrics.intervals import clopper_pearson
+from registry.bundle.score_bins import SCORE_BINS
 from registry.gates import Case
 from registry.gates.threshold import (
     THRESHOLD_GATES,

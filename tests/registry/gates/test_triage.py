@@ -3,9 +3,9 @@
 import pytest
 from scipy.stats import binomtest
 
-from registry.bundle.counts.score_bins import SCORE_BINS
 from registry.bundle.labels import Label, kinds_of
 from registry.bundle.manifest import KindMissed, Triage
+from registry.bundle.score_bins import SCORE_BINS
 from registry.gates import Case, GateSet
 from registry.gates.triage import TriageGate
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from registry.attestation import Attester, check_attestation
 from registry.bundle.errors import ManifestError
 from registry.bundle.evaluation import Evaluation, GroupCounts
 from registry.bundle.folder import Bundle, bundle_digest
@@ -19,10 +20,9 @@ from registry.bundle.manifest import (
     read_manifest,
     without_attestation,
 )
+from registry.envelope import signed_bytes
 from registry.errors import BundleRefused, KeyUnusable
-from registry.signing.attestation import Attester, check_attestation
-from registry.signing.envelope import signed_bytes
-from registry.signing.keys import fingerprint
+from registry.signing_keys import fingerprint
 from tests.measured import TWO, blocks_of, manifest_of
 
 pytestmark = pytest.mark.sqlite  # nothing here depends on the database

@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from registry.bundle.manifest import sha256
-from registry.signing.envelope import bundle_files
-from registry.signing.keys import Signer, Trust, check_signature, hint_of, sign_files
+from registry.envelope import bundle_files
+from registry.signing_keys import Signer, Trust, check_signature, hint_of, sign_files
 
 FILES = bundle_files(sha256(b'{"a manifest":1}'), sha256(b"a graph"))
 NOW = datetime.now(UTC)

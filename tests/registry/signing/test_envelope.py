@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from registry.signing.envelope import (
+from registry.envelope import (
     LARGEST,
     Envelope,
     bundle_files,

@@ -4,10 +4,10 @@ import os
 
 import pytest
 
+from registry.envelope import TRUSTED_KEYS
 from registry.gates import GateSet
 from registry.gates.approval import SignatureGate
-from registry.signing.envelope import TRUSTED_KEYS
-from registry.signing.keys import KeySignatory, Signer
+from registry.signing_keys import KeySignatory, Signer
 
 pytestmark = pytest.mark.sqlite  # queries on both databases are asked elsewhere
 

@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from registry.errors import KeyUnusable
-from registry.signing.keys import fingerprint, read_signer, read_trust
+from registry.signing_keys import fingerprint, read_signer, read_trust
 
 
 def test_a_key_signs_under_its_fingerprint(key, write):

@@ -1,7 +1,7 @@
 import pytest
 
 from registry.errors import ObjectCorrupt, SignatureRefused
-from registry.signing.keys import Signer, Trust, hint_of, trust_in_signer
+from registry.signing_keys import Signer, Trust, hint_of, trust_in_signer
 
 pytestmark = pytest.mark.sqlite  # queries on both databases are asked elsewhere
 

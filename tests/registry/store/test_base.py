@@ -15,9 +15,9 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
+from registry import store as base
 from registry.errors import InvalidName, ObjectCorrupt, ObjectMissing, StoreError
-from registry.store import base
-from registry.store.base import Store, object_name, open_store
+from registry.store import Store, object_name, open_store
 
 CONTENT = bytes(range(256)) * 20_000  # 5 MB: several pieces
 HEX = hashlib.sha256(CONTENT).hexdigest()

@@ -8,12 +8,12 @@ from datetime import timedelta
 
 import pytest
 
+from registry import stored_bundles as bundles
 from registry.database.connection import writing
 from registry.errors import StoreError
 from registry.registry import Registry
-from registry.store import bundles
-from registry.store.base import Store, object_name, open_store
-from registry.store.bundles import restore_collected
+from registry.store import Store, object_name, open_store
+from registry.stored_bundles import restore_collected
 
 MODEL = "skin-lesion"
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -200,7 +200,7 @@ def test_a_file_of_unknown_age_stays(tmp_path, bundle, monkeypatch):
     with Registry.open(f"sqlite:///{tmp_path / 'registry.db'}", address) as registry:
         registry.add([bundle()])
         open_store(address).put(WORDS[0])
-        monkeypatch.setattr("registry.store.base._TIMES", ())
+        monkeypatch.setattr("registry.store._TIMES", ())
         assert registry.collect(older_than=timedelta(0)).files == ()
         monkeypatch.undo()
         assert len(registry.collect(older_than=timedelta(0)).files) == 1
@@ -274,7 +274,7 @@ def test_what_is_collected_before_it_is_referred_to_is_restored(
 ):
     """The worst moment: all objects are put, and removed before the writer's transaction begins."""
     pytest.importorskip("cryptography", reason="signing needs the extra sign")
-    from registry.signing.keys import read_signer, trust_in_signer, write_key_pair
+    from registry.signing_keys import read_signer, trust_in_signer, write_key_pair
 
     with Registry.open(f"sqlite:///{tmp_path / 'origin.db'}", str(tmp_path / "origin")) as origin:
         origin.add([bundle()])

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from registry.bundle.model import Graph
-from serving.access.admission import GRACE, Admission
+from serving.admission import GRACE, Admission
 from serving.metrics import Metrics
 from serving.protocol.problems import Busy, CallerGone, DeadlinePassed, Draining
 

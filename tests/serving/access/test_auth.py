@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from registry.keys import key_digest
 from registry.records import SCOPES, ApiKey
-from serving.access.auth import UnknownKey, authorise, on_this_machine
+from serving.auth import UnknownKey, authorise, on_this_machine
 from serving.protocol.problems import KeyMissing, ScopeMissing
 
 OPEN = ("/livez", "/readyz", "/openapi.json", "/docs")

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import Request
 
-from serving.access import limits
-from serving.access.limits import MINUTE, UNKNOWN_KEY_RATE, Rate, RateLimiter, conform, network_address
+from serving import limits
+from serving.limits import MINUTE, UNKNOWN_KEY_RATE, Rate, RateLimiter, conform, network_address
 
 RATES = st.builds(Rate, per_minute=st.integers(1, 1_000_000), burst=st.integers(1, 300))
 STEPS = st.lists(st.integers(0, 3 * MINUTE) | st.integers(0, 10**8), min_size=1, max_size=60)

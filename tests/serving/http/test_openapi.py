@@ -4,12 +4,12 @@ from contextlib import nullcontext
 import jsonschema_rs
 import pytest
 
-from serving.fhir.negotiation import FHIR
 from serving.http.app import build_app
 from serving.http.openapi import ANY, KINDS_OF_PROBLEMS, describe, docs_page, kind
 from serving.http.openapi import OPERATIONS as TABLE
 from serving.inference.reasons import CODES
 from serving.metrics import OTHER
+from serving.protocol.negotiation import FHIR
 from serving.protocol.parameters import DEFAULT_SCALE, NAMES
 from serving.protocol.problems import MEDIA_TYPE
 from serving.settings import ServeSettings

@@ -134,7 +134,7 @@ def test_real_pictures_of_dark_skin_are_not_called_dark():
     if not folder or not archive.is_file():
         pytest.skip("DERMFED_DATA names no folder with milk10k/*.zip")
     from clients.data.adapters.table import make_adapter
-    from clients.data.pictures.files import PictureReader, locate
+    from clients.data.picture_files import PictureReader, locate
 
     manifest = make_adapter("milk10k", {}).manifest(archive.parent)
     rows = [row for row in manifest.rows if row.skin_tone in ("0", "1")]

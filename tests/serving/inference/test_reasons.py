@@ -10,11 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from registry.bundle.conclusions import Conclusions
-from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
 from registry.bundle.decision import decide
 from registry.bundle.labels import Subgroup
 from registry.bundle.manifest import OutOfDistribution, WorkingPoint
 from registry.bundle.model import Gaussians
+from registry.bundle.score_bins import LOGIT_BINS, SCORE_BINS
 from registry.records import Version
 from serving.inference.quality import IssueCode, QualityAssessment, QualityIssue
 from serving.inference.reasons import CODES, outcome, reasons

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import jensenshannon
 from scipy.stats import chi2
 
-from registry.bundle.counts.counting import count
-from registry.bundle.counts.score_bins import LOGIT_BINS
+from registry.bundle.counting import count
 from registry.bundle.errors import GraphError
 from registry.bundle.evaluation import ReferenceHistograms, SubgroupHistograms
 from registry.bundle.manifest import OutOfDistribution
 from registry.bundle.model import DISTANCE_BINS, Gaussians, distance_bin, upper_edge
+from registry.bundle.score_bins import LOGIT_BINS
 from registry.records import Release, Version
 from serving.inference.predictor import LoadedVersion
 from serving.inference.quality import QualityAssessment

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from registry.gates import GateSet
 from registry.gates.threshold import WorstMalignantSensitivityGate
 from registry.registry import Registry
-from registry.signing.keys import KeySignatory, Signer
+from registry.signing_keys import KeySignatory, Signer
 from serving.web.console_page import Choice, promoted, read_choice
 from tests.serving.conftest import DARK, MODEL, draw_bundle
 from tests.serving.web.test_pages import Texts

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from registry.bundle.counts.counting import count
-from registry.bundle.counts.counts import ScoreHistograms
+from registry.bundle.counting import count
+from registry.bundle.counts import ScoreHistograms
 from registry.errors import DatabaseError
 from registry.registry import Registry
 from serving.web.operator_page import LEAST, Seen, attention, reliability

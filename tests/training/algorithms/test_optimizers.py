@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from training.algorithms.local_model import OptimizerConfig, ScheduleConfig, build_optimizer, parameter_groups
 from training.errors import JobError
 from training.models import Classifier, ModelConfig, build_model
-from training.models.encoders.files import prepare_torchvision
+from training.models.encoder_files import prepare_torchvision
 
 
 def test_cosine_falls_from_one_towards_zero_over_all_epochs_of_all_rounds():

@@ -10,7 +10,7 @@ from tests.closeness import assert_close_in_norm
 from training.algorithms.sync import SyncEMA, SyncExcept
 from training.engines.in_process import InProcessEngine
 from training.errors import JobError
-from training.messages.message import named
+from training.messages import named
 from training.models import Classifier, ModelConfig, build_model
 from training.models.classifier import float_state, group_names
 

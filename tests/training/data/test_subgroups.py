@@ -14,7 +14,7 @@ from tests.training.jobs.test_job import JOB
 from training.data.subgroups import IntersectionConfig, ToneGroups
 from training.errors import JobError
 from training.jobs.job import Job, read_job
-from training.messages.message import Broadcast
+from training.messages import Broadcast
 from training.rounds.client.evaluate import evaluate
 from training.rounds.requests import EvaluateRequest, unpack_blocks
 

@@ -4,7 +4,7 @@ import torch
 
 from training.data.unused import HasUnused, Unused, unused_of
 from training.errors import MessageError
-from training.messages.message import Broadcast, check_update, reply
+from training.messages import Broadcast, check_update, reply
 from training.rounds.census import CENSUS, Census, count_pictures, take_census
 
 ALL_REASONS = Unused(

@@ -14,15 +14,15 @@ from rich.console import Console
 
 from benchmarks.loopback.permissive import permissive
 from clients.data.adapters.table import make_adapter
-from clients.data.manifests.csv_file import write_manifest
-from clients.data.manifests.manifest import Manifest
+from clients.data.manifest import Manifest
+from clients.data.manifest_file import write_manifest
 from clients.data.prepare import prepare
 from clients.node.request_handler import RequestHandler
 from clients.store import ClientStore
-from training.engines.flare.calls import ChannelError, Heartbeat, SiteRefusedError
-from training.engines.flare.session import CoordinatorSession
-from training.engines.flare.wire import Payload, ResponseHeader, read_payload
+from training.engines.calls import ChannelError, Heartbeat, SiteRefusedError
 from training.engines.in_process import ClientAppParts, InProcessEngine
+from training.engines.session import CoordinatorSession
+from training.engines.wire import Payload, ResponseHeader, read_payload
 from training.errors import CheckpointError, MessageError, public_message
 from training.jobs.job import Job
 from training.jobs.pipeline import RunResult, run_stages

@@ -1,8 +1,8 @@
 import torch
 
 from training.data.unused import Unused
-from training.engines.flare.engine import CensusCache
-from training.messages.message import Broadcast, reply
+from training.engines.flare import CensusCache
+from training.messages import Broadcast, reply
 from training.rounds.census import CENSUS, unused_in
 
 QUESTION = Broadcast("north side", CENSUS, 0, CENSUS)

@@ -8,8 +8,8 @@ import pytest
 
 from clients.federation.site_status import FILE, REASON, DisabledHospitals
 from tests.training.engines.test_flare_supervision import OTHERS, asks
-from training.engines.flare import flare_calls
-from training.engines.flare.calls import Channel, ChannelError
+from training.engines import flare_calls
+from training.engines.calls import Channel, ChannelError
 
 ALL = ["north", "south", "east", "west"]
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from personalization.report.data import report_data
-from training.engines.flare.calls import StoppedError
+from training.engines.calls import StoppedError
 from training.errors import JobError
 
 NAMES = ["north", "south", "east", "west"]

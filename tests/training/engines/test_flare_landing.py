@@ -6,8 +6,8 @@ from contextlib import suppress
 import pytest
 
 from tests.training.engines.test_flare_same_weights import bytes_of
-from training.engines.flare import network_round as module
-from training.messages.tensor_file import Spool
+from training.engines import network_round as module
+from training.tensor_file import Spool
 
 ALONE = 0.2  # seconds in which a second answer would have come to be read, too
 

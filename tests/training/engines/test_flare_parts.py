@@ -1,8 +1,8 @@
 """Acknowledged rounds and the liveness tracker, each on its own."""
 
-from training.engines.flare.calls import BEATS, SLOWEST, ChannelError, Heartbeat, LivenessTracker
-from training.engines.flare.engine import AcknowledgedRounds
-from training.messages.message import Broadcast
+from training.engines.calls import BEATS, SLOWEST, ChannelError, Heartbeat, LivenessTracker
+from training.engines.flare import AcknowledgedRounds
+from training.messages import Broadcast
 
 
 def request(round_=1, ask="fit", client="north"):

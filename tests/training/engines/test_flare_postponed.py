@@ -13,9 +13,9 @@ from tests.thorough import mostly_long
 from tests.training.engines.test_flare_privacy import MASKS
 from tests.training.engines.test_flare_same_weights import bytes_of
 from tests.training.engines.test_flare_supervision import KEPT, OTHERS
-from training.engines.flare import network_round
+from training.engines import network_round
 from training.errors import CheckpointError, DataError, QuorumError, may_pass, public_message
-from training.messages.message import Failure
+from training.messages import Failure
 from training.privacy.secagg.messages import MASKED, SHARE, UNMASK
 from training.rounds.requests import FIT
 

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from training.engines.flare.calls import StoppedError
+from training.engines.calls import StoppedError
 from training.privacy.secagg.messages import CONFIRM, KEYS, LAYOUT, MASKED, REQUESTS, UNMASK
 from training.privacy.secagg.sums import tolerance
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from clients.data.adapters.table import make_adapter
-from clients.data.manifests.csv_file import write_manifest
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.manifest import Manifest, Row
+from clients.data.manifest_file import write_manifest
 from personalization.report.data import report_data
 from training.data.dataset import SPLITS
-from training.engines.flare.wire import ResponseHeader, read_payload
+from training.engines.wire import ResponseHeader, read_payload
 from training.jobs.disclosure_report import over_network
 from training.rounds.requests import read_blocks
 

@@ -9,11 +9,11 @@ import torch
 from personalization.report.data import of_hospitals
 from tests.thorough import mostly_long
 from tests.training.engines.test_flare_same_weights import bytes_of
-from training.engines.flare.calls import ChannelError, StoppedError
-from training.engines.flare.network_round import needed
-from training.engines.flare.registration import OfflineError
+from training.engines.calls import ChannelError, StoppedError
+from training.engines.network_round import needed
+from training.engines.registration import OfflineError
 from training.errors import QuorumError
-from training.messages.message import Broadcast
+from training.messages import Broadcast
 
 OTHERS = ["north", "south", "west"]
 KEPT = {
@@ -168,7 +168,7 @@ class Killed(BaseException):
 def test_a_coordinator_that_is_killed_continues_with_the_same_weights(
     own_job, net, here, monkeypatch, instant
 ):
-    from training.engines.flare.engine import AcknowledgedRounds, NvflareEngine
+    from training.engines.flare import AcknowledgedRounds, NvflareEngine
     from training.rounds.server.checkpoint import Checkpoints
 
     where = {
@@ -331,7 +331,7 @@ def test_an_old_answer_nan_and_wrong_shapes_are_refused_and_named(own_job, net):
         return old["answer"] if asks(header, "fit", 2) else answer
 
     def poison(header, answer):
-        from training.engines.flare.wire import read_payload, write_payload
+        from training.engines.wire import read_payload, write_payload
 
         if not asks(header, "fit", 2):
             return answer
@@ -356,7 +356,7 @@ def test_the_coordinators_own_pictures_are_one_more_client(own_job, net, manifes
     from clients.node.own_data import agreed, read_own
     from clients.store import ClientStore
     from training.data.dataset import SERVER
-    from training.engines.flare.session import OwnPictures
+    from training.engines.session import OwnPictures
     from training.errors import JobError
     from training.jobs.client_app import ClientApp
 

@@ -13,8 +13,8 @@ from clients.store import ClientStore
 from training.engines import in_process
 from training.engines.in_process import ClientAppParts, InProcessEngine, PartsFile
 from training.errors import CheckpointError
-from training.messages.message import Broadcast, Failure, tensor_bytes
-from training.messages.tensor_file import Spool, SpooledTensors
+from training.messages import Broadcast, Failure, tensor_bytes
+from training.tensor_file import Spool, SpooledTensors
 
 FOUR = {f"clinic {number}": {("light", "dark")[number % 2]: (4 + number, 3, 0, 3)} for number in range(4)}
 

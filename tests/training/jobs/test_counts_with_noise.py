@@ -11,14 +11,14 @@ import torch
 from clients.store import ClientStore
 from personalization.report.data import report_data
 from personalization.report.page import render_report
-from registry.bundle.counts.counting import HISTOGRAM, MATRIX, NOISE
+from registry.bundle.counting import HISTOGRAM, MATRIX, NOISE
 from training.engines.in_process import ClientAppParts
 from training.jobs import noise_plan
 from training.jobs.noise_plan import NoisePlan
-from training.messages.message import GLOBAL, Broadcast, Failure, Update
+from training.messages import GLOBAL, Broadcast, Failure, Update
 from training.models import initial_model
 from training.models.classifier import float_state
-from training.privacy.dp.counts import discrete_gaussian, epsilon_of, rho_of_units
+from training.privacy.noisy_counts import discrete_gaussian, epsilon_of, rho_of_units
 from training.rounds.client import disclosure
 from training.rounds.requests import EVALUATE, FIT, TEST, EvaluateRequest
 

@@ -19,7 +19,7 @@ from training.jobs.job_file import read_plain
 from training.jobs.recipes import BASES, FOLDER, read_recipes, recipe_path, recipe_paths
 from training.models import ModelConfig, build_model
 from training.models.cases import Network
-from training.models.encoders.files import prepare_torchvision
+from training.models.encoder_files import prepare_torchvision
 
 DOCUMENT = Path(training.jobs.recipes.__file__).parents[2] / "docs" / "recipes.md"
 SMALL_FORMS = ("ham10000", "milk10k", "ten-hospitals")

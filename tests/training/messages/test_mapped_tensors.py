@@ -7,7 +7,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from training.messages.tensor_file import TYPES, map_tensors
+from training.tensor_file import TYPES, map_tensors
 
 
 def of_every_type():

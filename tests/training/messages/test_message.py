@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from training.errors import MessageError
-from training.messages.message import (
+from training.messages import (
     Broadcast,
     all_finite,
     check_trained,

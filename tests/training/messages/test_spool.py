@@ -4,10 +4,10 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
+from training import tensor_file as module
 from training.errors import CheckpointError, may_pass, public_message
-from training.messages import tensor_file as module
-from training.messages.message import Update
-from training.messages.tensor_file import Spool, map_tensors
+from training.messages import Update
+from training.tensor_file import Spool, map_tensors
 
 TENSORS = {"b": torch.tensor([1.5, -2.0]), "a": torch.arange(6.0).view(2, 3).T}
 

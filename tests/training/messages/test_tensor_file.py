@@ -5,9 +5,9 @@ import pytest
 import torch
 from safetensors.torch import save, save_file
 
+from training import tensor_file
 from training.errors import CheckpointError
-from training.messages import tensor_file
-from training.messages.tensor_file import FORMAT, pack_tensors, read_tensors, save_tensors, write_tensors
+from training.tensor_file import FORMAT, pack_tensors, read_tensors, save_tensors, write_tensors
 
 JOB = "sha256:abc"
 OF_SOMEBODY_ELSE = (None, {"dermfed": "{"}, {"other": "{}"})

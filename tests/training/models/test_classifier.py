@@ -12,11 +12,11 @@ from tests.drawn_head import draw_head
 from training.errors import JobError
 from training.jobs.run_folder import OUTCOME, FinishedStage, save_finished
 from training.jobs.stages.base import StageResult
-from training.messages.message import GLOBAL
+from training.messages import GLOBAL
 from training.models import ModelConfig, build_model, initial_model
 from training.models.classifier import CaseBatch, FrozenBatchNormClassifier, ThinningConv2d, float_state
-from training.models.encoders.files import IMAGENET, Normalisation, Preprocessing, prepare_torchvision
-from training.models.encoders.sources import interpolation_of
+from training.models.encoder_files import IMAGENET, Normalisation, Preprocessing, prepare_torchvision
+from training.models.encoder_sources import interpolation_of
 
 NARROW = ModelConfig(name="resnet18", options={"channels": [4, 8, 16, 32]})
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from clients.data.adapters.adapter import Adapter
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.manifest import Manifest, Row
 from personalization.strategies.base import Training
 from registry.gate_report import OVERRIDE, GateResult
 from registry.gates.gate import Case, GateConfig
@@ -24,7 +24,7 @@ from training.algorithms.objectives.codebook import Tokenizer
 from training.algorithms.objectives.epochs import SubgroupLossTask, in_batches
 from training.algorithms.sync import Sync, SyncAll
 from training.jobs.stages.base import Stage, StageContext, StageResult
-from training.messages.message import Broadcast, Tensors, Update, reply
+from training.messages import Broadcast, Tensors, Update, reply
 from training.models import Classifier
 from training.models.classifier import group_names, to_model_input
 from training.models.patches import PatchGrid, patchify

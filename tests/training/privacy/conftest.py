@@ -8,7 +8,7 @@ import torch
 
 from training.algorithms.client import Client, State
 from training.errors import TrainingError
-from training.messages.message import Answer, Broadcast, Failure, Update
+from training.messages import Answer, Broadcast, Failure, Update
 from training.privacy.secagg.client import answer, withhold
 from training.privacy.secagg.sums import MaskedSum, sum_masked_updates
 from training.privacy.settings import SecureAggregationConfig

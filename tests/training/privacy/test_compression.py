@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from training.errors import MessageError
-from training.messages.message import Update, tensor_bytes
+from training.messages import Update, tensor_bytes
 from training.privacy.compression import Compressor, compressible, decode, encode, packed
 from training.privacy.settings import CompressionConfig
 

@@ -7,7 +7,7 @@ import torch
 from registry.bundle.labels import Label
 from training.data.dataset import SPLITS, Examples
 from training.errors import DataError, MessageError
-from training.messages.message import Broadcast, Update
+from training.messages import Broadcast, Update
 from training.rounds.census import CENSUS, Census, count_pictures, take_census
 
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from registry.bundle.counts.counting import count
-from registry.bundle.counts.score_bins import score_bin
+from registry.bundle.counting import count
 from registry.bundle.labels import Label
 from registry.bundle.metrics.classification import malignancy_auroc
+from registry.bundle.score_bins import score_bin
 from training.data.dataset import Examples
 from training.errors import MessageError
-from training.messages.message import Broadcast, Update
+from training.messages import Broadcast, Update
 from training.rounds.client.evaluate import evaluate, predict, predictions
 from training.rounds.requests import EvaluateRequest, add_blocks, pack_blocks, read_blocks, unpack_blocks
 

@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from training.config import FrozenConfig
-from training.messages.message import Tensors, Update
+from training.messages import Tensors, Update
 
 PREFIX = "exchange/"
 

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from training.algorithms.exchanges.base import PREFIX, Exchange, Parcel, ServerContext, Shared
 from training.errors import MessageError
-from training.messages.message import Tensors, Update
+from training.messages import Tensors, Update
 
 FEATURES = "features"  # the one tensor that travels, `(features, width)`
 TOLERANCE = 1e-3  # how far from 1 a feature's length may be

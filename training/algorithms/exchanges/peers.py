@@ -16,7 +16,7 @@ from training.algorithms.exchanges.similarity import SIMILARITIES, Candidate, Pe
 from training.config import FrozenConfig
 from training.data.dataset import SERVER
 from training.errors import JobError
-from training.messages.message import Tensors, Update, all_finite, named, prefixed
+from training.messages import Tensors, Update, all_finite, named, prefixed
 
 
 class Policy(FrozenConfig, ABC):

@@ -15,7 +15,7 @@ from registry.bundle.plugins import PartTable
 from training.algorithms.exchanges.base import ServerContext
 from training.algorithms.sync import BUFFERS
 from training.config import FrozenConfig
-from training.messages.message import Tensors
+from training.messages import Tensors
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,14 @@ from pydantic import Field
 from torch import Tensor, nn
 from typing_extensions import TypeVar
 
-from training.algorithms.augmentations.batch import AugmentConfig
+from training.algorithms.augmentations import AugmentConfig
 from training.algorithms.client import Client
 from training.algorithms.exchanges.base import Exchange, Shared
 from training.algorithms.local_model import OptimizerConfig, ScheduleConfig
 from training.config import FrozenConfig
 from training.data.cells import CellWeights
 from training.data.dataset import Examples
-from training.messages.message import Broadcast, Tensors, Update, unknown_request
+from training.messages import Broadcast, Tensors, Update, unknown_request
 from training.models import Classifier
 from training.models.classifier import Inputs
 from training.progress import Watch, unwatched

@@ -23,13 +23,13 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from registry.bundle.plugins import PartTable
-from training.algorithms.augmentations.batch import AugmentConfig
+from training.algorithms.augmentations import AugmentConfig
 from training.algorithms.client import Client
 from training.algorithms.objectives.base import Ask, Batch, LocalRound, LocalTask, Objective
 from training.algorithms.objectives.codebook import Codebook, Tokenizer
 from training.algorithms.objectives.dalle import Dalle
 from training.algorithms.objectives.epochs import UnlabelledTask
-from training.messages.message import Broadcast, Tensors, Update
+from training.messages import Broadcast, Tensors, Update
 from training.models import Classifier
 from training.models.cases import Network
 from training.models.patches import (

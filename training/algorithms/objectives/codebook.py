@@ -23,7 +23,7 @@ from training.algorithms.objectives.epochs import in_batches
 from training.config import FrozenConfig
 from training.data.dataset import Examples
 from training.errors import DataError, MessageError
-from training.messages.message import (
+from training.messages import (
     Broadcast,
     Shapes,
     Tensors,

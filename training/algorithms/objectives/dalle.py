@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from training.algorithms.objectives.codebook import Tokenizer
 from training.errors import JobError
-from training.messages.message import Tensors
+from training.messages import Tensors
 from training.models.patches import PatchGrid
 
 VOCABULARY = 8192

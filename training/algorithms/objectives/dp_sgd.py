@@ -24,7 +24,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from training.algorithms.augmentations.batch import augment
+from training.algorithms.augmentations import augment
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
 from training.algorithms.objectives.epochs import SubgroupLossTask
 from training.errors import JobError

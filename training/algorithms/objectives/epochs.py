@@ -19,11 +19,11 @@ from numpy import int64
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.algorithms.augmentations.batch import augment
+from training.algorithms.augmentations import augment
 from training.algorithms.objectives.base import Batch, LocalRound, Objective
 from training.data.cells import count_by_subgroup, count_people, name_losses
 from training.data.dataset import Examples
-from training.messages.message import Tensors
+from training.messages import Tensors
 from training.models.classifier import to_model_input
 
 ClassSampling = Literal["class-balanced", "uniform"]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from training.algorithms.augmentations.batch import AugmentConfig, augment
+from training.algorithms.augmentations import AugmentConfig, augment
 from training.algorithms.exchanges.base import Exchange, Shared
 from training.algorithms.exchanges.relations import RELATIONS, SharedRelations
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
@@ -32,7 +32,7 @@ from training.algorithms.objectives.momentum import MeanTeacher, MomentumStart
 from training.data.cells import count_people
 from training.data.dataset import Examples
 from training.errors import DataError
-from training.messages.message import Tensors
+from training.messages import Tensors
 from training.models import Classifier
 from training.models.classifier import NORMALISATIONS, to_model_input
 

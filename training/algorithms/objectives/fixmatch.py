@@ -32,8 +32,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from training.algorithms.augmentations.batch import AugmentConfig, augment
-from training.algorithms.augmentations.rand_augment import RandAugmentConfig, rand_augment
+from training.algorithms.augmentations import AugmentConfig, augment
 from training.algorithms.exchanges.base import Shared
 from training.algorithms.exchanges.peers import peer_prefix
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
@@ -45,7 +44,8 @@ from training.algorithms.objectives.epochs import (
     class_weights,
 )
 from training.algorithms.objectives.momentum import load
-from training.messages.message import named
+from training.algorithms.rand_augment import RandAugmentConfig, rand_augment
+from training.messages import named
 from training.models import Classifier
 from training.models.classifier import float_state, to_model_input
 

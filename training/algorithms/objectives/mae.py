@@ -24,12 +24,12 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from training.algorithms.augmentations.batch import AugmentConfig
+from training.algorithms.augmentations import AugmentConfig
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
 from training.algorithms.objectives.epochs import UnlabelledTask
 from training.models import Classifier
 from training.models.cases import Network
-from training.models.encoders.files import prepare_torchvision
+from training.models.encoder_files import prepare_torchvision
 from training.models.patches import (
     PatchGrid,
     check_pictures,

@@ -32,7 +32,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from training.algorithms.augmentations.batch import AugmentConfig
+from training.algorithms.augmentations import AugmentConfig
 from training.algorithms.exchanges.base import Exchange, Shared
 from training.algorithms.exchanges.features import FEATURES, SharedFeatures
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
@@ -40,7 +40,7 @@ from training.algorithms.objectives.epochs import in_batches
 from training.algorithms.objectives.momentum import MomentumStart, MomentumTask, project, projection_head
 from training.algorithms.objectives.simclr import VIEWS
 from training.errors import DataError
-from training.messages.message import Tensors
+from training.messages import Tensors
 from training.models import Classifier
 from training.models.cases import Network, projection
 from training.models.classifier import to_model_input

@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from training.algorithms.augmentations.batch import AugmentConfig
+from training.algorithms.augmentations import AugmentConfig
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
 from training.algorithms.objectives.momentum import MomentumStart, MomentumTask, project, projection_head
 from training.algorithms.objectives.simclr import VIEWS

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from training.algorithms.objectives.base import LocalRound, Objective
 from training.algorithms.objectives.epochs import UnlabelledTask
-from training.messages.message import Tensors, named, prefixed
+from training.messages import Tensors, named, prefixed
 from training.models import Classifier
 from training.models.cases import Network
 from training.models.classifier import float_state

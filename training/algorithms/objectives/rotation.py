@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.algorithms.augmentations.batch import AugmentConfig
+from training.algorithms.augmentations import AugmentConfig
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
 from training.algorithms.objectives.epochs import UnlabelledTask
 from training.models import Classifier

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from training.algorithms.augmentations.batch import augment_inputs
+from training.algorithms.augmentations import augment_inputs
 from training.algorithms.objectives.base import Batch, LocalRound, LocalTask, Objective
 from training.algorithms.objectives.epochs import (
     ClassWeights,

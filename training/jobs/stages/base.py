@@ -19,9 +19,9 @@ from training.config import FrozenConfig
 from training.data.dataset import Split
 from training.errors import JobError, QuorumError
 from training.jobs.settings import JobSettings
-from training.messages.message import GLOBAL, Broadcast, Engine, Tensors, Update
+from training.messages import GLOBAL, Broadcast, Engine, Tensors, Update
 from training.models import Classifier
-from training.models.encoders.files import Preprocessing
+from training.models.encoder_files import Preprocessing
 from training.privacy.settings import CountsConfig, PrivacyConfig
 from training.rounds.census import Census
 from training.rounds.client.fit import FEWEST_IN_BATCH

@@ -15,10 +15,10 @@ from training.algorithms.client import Client, weights_digest
 from training.data.dataset import SPLITS
 from training.errors import JobError, MessageError
 from training.jobs.stages.base import StageContext
-from training.messages.message import GLOBAL, Broadcast, Shapes, Tensors, Update
+from training.messages import GLOBAL, Broadcast, Shapes, Tensors, Update
 from training.models import Classifier
 from training.models.classifier import float_state
-from training.models.encoders.several import CENTRES, COMPONENTS, Encoders, principal, triangle_size
+from training.models.several_encoders import CENTRES, COMPONENTS, Encoders, principal, triangle_size
 from training.privacy.settings import PrivacyConfig
 from training.randomness import derive_seed
 from training.rounds.census import Census

@@ -12,7 +12,7 @@ from registry.bundle.labels import Label
 from registry.bundle.metrics.summary import summarise
 from training.algorithms.aggregators import AGGREGATORS, Aggregator, FedAvg
 from training.algorithms.aggregators.base import RECEIVED_LOSSES
-from training.algorithms.augmentations.batch import ProgressiveResizing
+from training.algorithms.augmentations import ProgressiveResizing
 from training.algorithms.client import Client
 from training.algorithms.objectives import OBJECTIVES, Objective
 from training.algorithms.objectives.supervised import Supervised
@@ -38,7 +38,7 @@ from training.jobs.stages.final_test import (
     figures_on_unseen,
 )
 from training.jobs.stages.rounds import RoundsStage, require_labels
-from training.messages.message import GLOBAL, Broadcast, Tensors, Update
+from training.messages import GLOBAL, Broadcast, Tensors, Update
 from training.models import Classifier
 from training.models.classifier import float_state
 from training.privacy.settings import CountsConfig, PrivacyConfig

@@ -13,7 +13,7 @@ from registry.bundle.metrics.summary import over_clients
 from training.algorithms.client import Client
 from training.data.dataset import FOLDED_CLASSES
 from training.jobs.stages.base import StageContext
-from training.messages.message import GLOBAL, Broadcast, Tensors, Update
+from training.messages import GLOBAL, Broadcast, Tensors, Update
 from training.rounds.census import CensusBounds
 from training.rounds.client.evaluate import evaluate
 from training.rounds.requests import TEST, Blocks, EvaluateRequest, add_blocks, unpack_blocks

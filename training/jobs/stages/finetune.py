@@ -22,7 +22,7 @@ from training.errors import JobError
 from training.jobs.stages.base import PlannedStage, Stage, StageContext, StageResult
 from training.jobs.stages.final_test import client_facts, final_request
 from training.jobs.stages.rounds import RoundsStage, divide, require_labels
-from training.messages.message import GLOBAL, Broadcast, Update, unknown_request
+from training.messages import GLOBAL, Broadcast, Update, unknown_request
 from training.models.classifier import float_state
 from training.rounds.census import CensusBounds
 from training.rounds.client.evaluate import evaluate

@@ -15,7 +15,7 @@ from training.algorithms.client import Client
 from training.algorithms.objectives import OBJECTIVES, Objective
 from training.jobs.stages.base import PlannedStage, StageContext, StageResult
 from training.jobs.stages.rounds import RoundsStage
-from training.messages.message import GLOBAL, Broadcast, Update
+from training.messages import GLOBAL, Broadcast, Update
 from training.models.cases import Network
 from training.models.classifier import float_state, group_names
 from training.randomness import derive_seed

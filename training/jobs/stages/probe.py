@@ -18,7 +18,7 @@ from pydantic import Field, field_validator
 
 from registry.bundle.metrics.summary import summarise
 from training.algorithms.aggregators import AGGREGATORS, Aggregator, FedAvg
-from training.algorithms.augmentations.batch import AugmentConfig
+from training.algorithms.augmentations import AugmentConfig
 from training.algorithms.client import Client
 from training.algorithms.exchanges import NoExchange
 from training.algorithms.local_model import OptimizerConfig, ScheduleConfig
@@ -29,7 +29,7 @@ from training.jobs.stages.features import make_features
 from training.jobs.stages.federate import unseen_facts
 from training.jobs.stages.final_test import answer_test, client_facts, figures_by_client
 from training.jobs.stages.rounds import RoundsStage
-from training.messages.message import GLOBAL, Broadcast, Update
+from training.messages import GLOBAL, Broadcast, Update
 from training.models.classifier import float_state
 from training.models.probe import LinearProbe
 from training.rounds.client.embed import answer_embed, with_features

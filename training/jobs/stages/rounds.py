@@ -20,7 +20,7 @@ from training.data.cells import Cells
 from training.data.dataset import SERVER, Split
 from training.errors import JobError, QuorumError
 from training.jobs.stages.base import Stage, StageContext
-from training.messages.message import GLOBAL, Broadcast, Update
+from training.messages import GLOBAL, Broadcast, Update
 from training.models import Classifier
 from training.models.classifier import float_state
 from training.privacy.compression import Compressor

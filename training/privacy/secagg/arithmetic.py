@@ -41,7 +41,7 @@ from torch import Tensor
 
 from training.config import FrozenConfig
 from training.errors import DataError, MessageError
-from training.messages.message import Tensors
+from training.messages import Tensors
 from training.randomness import Keystream
 
 PRIME = 2**521 - 1

@@ -17,7 +17,7 @@ from torch import Tensor
 from training.algorithms.client import Client, State
 from training.data.dataset import SERVER
 from training.errors import MessageError
-from training.messages.message import Broadcast, Message, Tensors, Update, reply
+from training.messages import Broadcast, Message, Tensors, Update, reply
 from training.privacy.secagg.arithmetic import SHARE_BYTES, encode, split
 from training.privacy.secagg.keys import (
     Agreement,

@@ -45,7 +45,7 @@ from training.algorithms.client import Client, State
 from training.config import FrozenConfig
 from training.data.dataset import SERVER
 from training.errors import MessageError
-from training.messages.message import Broadcast, Message, Tensors, request_digest
+from training.messages import Broadcast, Message, Tensors, request_digest
 from training.privacy.secagg.arithmetic import SHARE_BYTES, Entry, Layout
 from training.privacy.secagg.keys import NONCE_BYTES, TAG_BYTES, Signed, session_of
 

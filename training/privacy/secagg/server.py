@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from training.errors import MessageError, QuorumError
-from training.messages.message import Answer, Broadcast, Failure, Message, Tensors, Update, check_update
+from training.messages import Answer, Broadcast, Failure, Message, Tensors, Update, check_update
 from training.privacy.secagg.arithmetic import (
     SHARE_BYTES,
     FixedPointVector,

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from training.algorithms.aggregators.base import AggregationWeights
 from training.errors import MessageError, QuorumError
-from training.messages.message import GLOBAL, Broadcast, Failure, Tensors, Update, check_update
+from training.messages import GLOBAL, Broadcast, Failure, Tensors, Update, check_update
 from training.privacy.secagg.arithmetic import Entry, Layout, power_of_two
 from training.privacy.secagg.keys import Signed
 from training.privacy.secagg.messages import (

@@ -8,15 +8,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from registry.bundle.counts.counting import GRAIN, NOISE, NoisyCounts
-from registry.bundle.counts.counts import Counts, Trait
+from registry.bundle.counting import GRAIN, NOISE, NoisyCounts
+from registry.bundle.counts import Counts, Trait
 from registry.bundle.labels import malignant_classes
 from training.algorithms.client import Client
 from training.data.cells import count_people, unsuppressed
 from training.data.dataset import DECLARED_TONE, FOLDED_CLASSES, Examples, traits_of
 from training.data.folds import by_fold
-from training.messages.message import Tensors, Update
-from training.privacy.dp.counts import discrete_gaussian
+from training.messages import Tensors, Update
+from training.privacy.noisy_counts import discrete_gaussian
 from training.rounds.client.ledger import ANSWERS, disclosable
 from training.rounds.requests import EvaluateRequest, read_blocks
 

@@ -20,14 +20,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from training.algorithms.augmentations.batch import AugmentConfig, augment
+from training.algorithms.augmentations import AugmentConfig, augment
 from training.algorithms.client import Client, ClientFeatures, OfFeatures, weights_digest
 from training.algorithms.local_model import LocalModel
 from training.data.dataset import SERVER, SPLITS, Examples, Split
 from training.errors import DataError, MessageError
-from training.messages.message import Broadcast, Update, reply
+from training.messages import Broadcast, Update, reply
 from training.models.classifier import ENCODER_BATCH, to_model_input
-from training.models.encoders.several import CENTRES, COMPONENTS, Encoders, triangle
+from training.models.several_encoders import CENTRES, COMPONENTS, Encoders, triangle
 from training.progress import Watch
 from training.randomness import derive_seed
 from training.rounds.client.ledger import EMBEDDING_SUMS, disclosable

@@ -27,15 +27,15 @@ from torch import Tensor
 
 from registry.bundle.cases import CaseInput, pattern_of
 from registry.bundle.conclusions import Tree
-from registry.bundle.counts.counting import count
-from registry.bundle.counts.counts import Thresholds, ThresholdsOfEach
+from registry.bundle.counting import count
+from registry.bundle.counts import Thresholds, ThresholdsOfEach
 from registry.bundle.errors import CountsError
 from registry.bundle.labels import Label, kind_of_each, malignant_classes
 from training.algorithms.client import Client
 from training.algorithms.local_model import LocalModel
 from training.data.dataset import DECLARED_TONE, Examples, case_of, traits_of
 from training.errors import MessageError
-from training.messages.message import Broadcast, Update, reply
+from training.messages import Broadcast, Update, reply
 from training.models.classifier import as_inputs
 from training.models.probe import mean_over_pictures
 from training.rounds.client.disclosure import disclosable_traits, sendable

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training.algorithms.aggregators.base import RECEIVED_LOSSES, SQUARED_CHANGE, Need
-from training.algorithms.augmentations.batch import scale_down
+from training.algorithms.augmentations import scale_down
 from training.algorithms.client import Client, State
 from training.algorithms.exchanges.base import PREFIX
 from training.algorithms.local_model import LocalModel
@@ -32,7 +32,7 @@ from training.algorithms.sync import Sync
 from training.data.cells import CellClasses, Cells, CellWeights, count_by_subgroup
 from training.data.dataset import Examples
 from training.errors import DataError
-from training.messages.message import GLOBAL, Broadcast, Tensors, Update, all_finite, named, prefixed, reply
+from training.messages import GLOBAL, Broadcast, Tensors, Update, all_finite, named, prefixed, reply
 from training.models.classifier import as_inputs
 from training.randomness import derive_seed
 from training.rounds.requests import CHANGE, EVALUATION_BATCH, RECEIVED, SHARED_STATE, FitRequest

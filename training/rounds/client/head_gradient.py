@@ -35,7 +35,7 @@ from training.data.cells import count_people
 from training.data.dataset import SERVER, Examples
 from training.data.folds import by_fold
 from training.errors import DataError, MessageError
-from training.messages.message import Broadcast, Tensors, Update, reply
+from training.messages import Broadcast, Tensors, Update, reply
 from training.models.cases import CaseClassifier
 from training.models.classifier import as_inputs
 from training.randomness import derive_seed

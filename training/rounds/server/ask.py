@@ -7,7 +7,7 @@ from math import ceil
 
 from training.data.dataset import SERVER, Split
 from training.errors import MessageError, QuorumError
-from training.messages.message import (
+from training.messages import (
     Answer,
     Broadcast,
     Engine,

@@ -18,12 +18,12 @@ from torch import Tensor
 
 from registry.bundle.metrics.classification import accuracy
 from training.errors import CheckpointError, JobError
-from training.messages.message import GLOBAL, Tensors, named, prefixed
-from training.messages.tensor_file import read_tensors, write_tensors
+from training.messages import GLOBAL, Tensors, named, prefixed
 from training.rounds.requests import Blocks
 from training.rounds.server.ask import Traffic
 from training.rounds.server.metrics import MetricsLog
 from training.rounds.server.plan import Plan, States, TrackState
+from training.tensor_file import read_tensors, write_tensors
 
 KEPT = 2  # the newest checkpoints that are kept
 

@@ -35,8 +35,7 @@ from scipy.optimize import minimize
 
 from training.algorithms.client import weights_digest
 from training.errors import MessageError
-from training.messages.message import Shapes, Tensors
-from training.messages.tensor_file import read_tensors, write_tensors
+from training.messages import Shapes, Tensors
 from training.rounds.requests import (
     BIAS,
     GRADIENT,
@@ -47,6 +46,7 @@ from training.rounds.requests import (
     SUM,
     WEIGHT,
 )
+from training.tensor_file import read_tensors, write_tensors
 
 Heads = tuple[torch.Tensor, torch.Tensor]
 """W `(heads, classes, features)` and b `(heads, classes)`, float64."""

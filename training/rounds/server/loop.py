@@ -18,7 +18,7 @@ from training.algorithms.aggregators.base import AggregationWeights, Report
 from training.algorithms.aggregators.weighting import FedAvg
 from training.algorithms.exchanges.base import PREFIX, Parcel
 from training.errors import QuorumError
-from training.messages.message import (
+from training.messages import (
     GLOBAL,
     Answer,
     Broadcast,

@@ -9,11 +9,11 @@ from typing import Any
 
 from rich.console import Console
 
-from registry.bundle.counts.counts import Counts
+from registry.bundle.counts import Counts
 from registry.bundle.metrics.classification import accuracy, auroc, balanced_accuracy
 from training.algorithms.aggregators.base import AggregationWeights
 from training.errors import CheckpointError
-from training.messages.message import Failure, Update
+from training.messages import Failure, Update
 from training.progress import Progress
 from training.rounds.requests import Blocks
 

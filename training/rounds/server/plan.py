@@ -28,8 +28,7 @@ from training.algorithms.exchanges.base import EMPTY_CONTEXT, Exchange, ServerCo
 from training.algorithms.objectives.base import Ask
 from training.data.dataset import Split
 from training.errors import CheckpointError
-from training.messages.message import GLOBAL, Broadcast, Engine, Failure, Tensors, check_update
-from training.messages.tensor_file import read_tensors, write_tensors
+from training.messages import GLOBAL, Broadcast, Engine, Failure, Tensors, check_update
 from training.models import Classifier
 from training.models.classifier import float_state
 from training.privacy.compression import Compressor
@@ -37,6 +36,7 @@ from training.privacy.settings import CompressionConfig, SecureAggregationConfig
 from training.randomness import generator
 from training.rounds.census import CensusBounds
 from training.rounds.requests import JUDGE, EvaluateRequest, unpack_blocks
+from training.tensor_file import read_tensors, write_tensors
 
 Draw = Literal["uniform", "by-size"]
 

@@ -27,7 +27,7 @@ from training.algorithms.aggregators.base import RECEIVED_LOSSES, SQUARED_CHANGE
 from training.algorithms.exchanges.base import PREFIX
 from training.algorithms.sync import BUFFERS
 from training.errors import MessageError
-from training.messages.message import (
+from training.messages import (
     Answer,
     Broadcast,
     Failure,

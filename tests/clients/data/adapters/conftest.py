@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from clients.data.adapters.table import make_adapter
 from clients.data.cli import app
-from clients.data.manifests.csv_file import read_manifest, write_manifest
-from clients.data.manifests.manifest import Manifest
+from clients.data.manifest import Manifest
+from clients.data.manifest_file import read_manifest, write_manifest
 
 Publish = Callable[..., Path]
 Import = Callable[..., Manifest]

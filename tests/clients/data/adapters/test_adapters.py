@@ -8,8 +8,8 @@ import pytest
 
 from clients.data.adapters.table import make_adapter
 from clients.data.errors import AdapterError
-from clients.data.manifests.csv_file import read_manifest, write_manifest
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.manifest import Manifest, Row
+from clients.data.manifest_file import read_manifest, write_manifest
 
 
 def archive(folder: Path, *names: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from clients.data.adapters.published import images_of, read_table
 from clients.data.errors import AdapterError
-from clients.data.pictures.names import files_of
+from clients.data.picture_names import files_of
 
 
 def test_pictures_are_found_in_folders_and_zip_files(tmp_path):
@@ -87,7 +87,7 @@ def test_a_folder_that_is_closed_is_said(tmp_path, monkeypatch):
             raise PermissionError(13, "Permission denied")  # root may look into every folder
         return scandir(folder)
 
-    monkeypatch.setattr("clients.data.pictures.names.os.scandir", refuse)
+    monkeypatch.setattr("clients.data.picture_names.os.scandir", refuse)
     notes: list[str] = []
     assert images_of(["a"], tmp_path, notes=notes) == ["a.jpg"]
     assert notes == [f"1 folders may not be looked into, e.g. '{tmp_path / 'closed'}'"]

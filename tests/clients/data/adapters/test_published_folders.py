@@ -8,7 +8,7 @@ import pytest
 
 from clients.data.adapters.table import ADAPTERS, make_adapter
 from clients.data.errors import AdapterError
-from clients.data.manifests.manifest import Manifest
+from clients.data.manifest import Manifest
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "data.md"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from clients.data.adapters.adapter import Adapter
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.manifest import Manifest, Row
 
 
 class OurClinic(Adapter):

@@ -1,9 +1,9 @@
 import shutil
 from pathlib import Path
 
-from clients.data.inspect.check import check_manifest
-from clients.data.manifests.csv_file import read_manifest, write_manifest
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.check import check_manifest
+from clients.data.manifest import Manifest, Row
+from clients.data.manifest_file import read_manifest, write_manifest
 from tests.dicom_files import dicom_file, noise
 from training.data.settings import CasesConfig
 

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from clients.data.describe import Cell, describe_manifest
 from clients.data.errors import UnknownColumnError
-from clients.data.inspect.describe import Cell, describe_manifest
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.manifest import Manifest, Row
 
 MANIFEST = Manifest.of(
     [

@@ -1,5 +1,5 @@
-from clients.data.inspect import near_duplicates as module
-from clients.data.inspect.near_duplicates import leak_notes, shared_owners
+from clients.data import near_duplicate_links as module
+from clients.data.near_duplicate_links import leak_notes, shared_owners
 from clients.data.prepare import prepare
 from clients.data.synthetic import write_synthetic
 from training.data.settings import DataConfig

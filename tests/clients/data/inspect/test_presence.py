@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from clients.data.inspect.check import NO_BYTES, absent_pictures, unlisted_beside, unlisted_in
-from clients.data.manifests.manifest import Manifest, Row
-from clients.data.pictures.names import by_cause
+from clients.data.check import NO_BYTES, absent_pictures, unlisted_beside, unlisted_in
+from clients.data.manifest import Manifest, Row
+from clients.data.picture_names import by_cause
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from clients.data.cli import app
-from clients.data.inspect.quality import Count, quality_of, quality_page
-from clients.data.manifests.manifest import Row
+from clients.data.manifest import Row
+from clients.data.quality import Count, quality_of, quality_page
 
 HOSTILE = "<script>alert(1)</script>"
 

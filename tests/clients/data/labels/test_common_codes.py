@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from clients.data.errors import LabelError
-from clients.data.labels.label_map import DROPPED, UNLABELLED, Labelling, label_pictures
-from clients.data.manifests.manifest import Manifest, Row
-from clients.data.pictures.files import PictureFile
+from clients.data.label_map import DROPPED, UNLABELLED, Labelling, label_pictures
+from clients.data.manifest import Manifest, Row
+from clients.data.picture_files import PictureFile
 from clients.data.sources import Picture, Source
 from clients.data.taxonomy import BENIGN, MALIGNANT
 from training.data.dataset import FOLDED_CLASSES

@@ -1,7 +1,7 @@
 import pytest
 
 from clients.data.errors import LabelError
-from clients.data.labels.label_map import DROPPED, UNLABELLED, assign_classes
+from clients.data.label_map import DROPPED, UNLABELLED, assign_classes
 from clients.data.taxonomy import TAXONOMY
 
 

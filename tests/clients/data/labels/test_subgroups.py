@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from clients.data.errors import SubgroupError
-from clients.data.labels.subgroups import UNDECLARED, assign_subgroups
-from clients.data.manifests.manifest import Row
+from clients.data.manifest import Row
+from clients.data.subgroups import UNDECLARED, assign_subgroups
 from training.data.subgroups import (
     ColumnSubgroups,
     ToneSubgroups,

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from clients.data.errors import ClientDataError
-from clients.data.labels.subgroups import MOST_VALUES, read_traits
-from clients.data.manifests.manifest import Row
+from clients.data.manifest import Row
 from clients.data.prepare import prepare
+from clients.data.subgroups import MOST_VALUES, read_traits
 from training.data.dataset import SPLITS, HasTraits, traits_of
 from training.data.settings import DataConfig
 from training.data.subgroups import IntersectionConfig

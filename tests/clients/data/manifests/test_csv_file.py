@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.data.errors import ManifestError
-from clients.data.manifests.csv_file import match_images, read_manifest, write_manifest
-from clients.data.manifests.manifest import Manifest, Row
+from clients.data.manifest import Manifest, Row
+from clients.data.manifest_file import match_images, read_manifest, write_manifest
 from registry.bundle.text import printable
 
 

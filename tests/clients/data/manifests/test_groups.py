@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from clients.data.manifests.manifest import (
+from clients.data.manifest import (
     Row,
     components,
     linkage_keys,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from clients.data.manifests.csv_file import read_manifest, scan_manifest
-from clients.data.manifests.delimited import UnreadableTableError, decode_table, read_delimited
+from clients.data.delimited import UnreadableTableError, decode_table, read_delimited
+from clients.data.manifest_file import read_manifest, scan_manifest
 
 
 def images(path: Path) -> list[str]:

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.data.partition.rules import assign, ordered_components
+from clients.data.partition_rules import assign, ordered_components
 
 PROPORTIONS = [0.6, 0.1, 0.1, 0.2]
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.data.errors import PartitionError
-from clients.data.partition.roles import apportion, divide_sites
-from clients.data.partition.rules import Partition, Rows, by_value
+from clients.data.partition_roles import apportion, divide_sites
+from clients.data.partition_rules import Partition, Rows, by_value
 
 HAM10000 = {"rosendahl": 2259, "vidir_modern": 3363, "vidir_molemax": 3954, "vienna_dias": 439}
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from clients.data.partition.roles import draw_labelled
-from clients.data.partition.rules import NOBODY, Rows
+from clients.data.partition_roles import draw_labelled
+from clients.data.partition_rules import NOBODY, Rows
 
 
 def kept(

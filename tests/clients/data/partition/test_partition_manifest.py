@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from clients.data.errors import PartitionError, UnknownColumnError
-from clients.data.manifests.manifest import Manifest, Row
-from clients.data.partition.partition import partition_manifest
+from clients.data.manifest import Manifest, Row
+from clients.data.partition import partition_manifest
 from training.data.settings import ClientsConfig
 
 MANIFEST = Manifest.of(

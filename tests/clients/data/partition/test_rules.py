@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.data.errors import PartitionError
-from clients.data.partition.rules import NOBODY, Rows, by_name, by_value, dirichlet, iid
+from clients.data.partition_rules import NOBODY, Rows, by_name, by_value, dirichlet, iid
 
 
 def lesions(count: int, seed: int = 0) -> np.ndarray:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from clients.data.errors import PartitionError, SplitError
-from clients.data.manifests.manifest import Row
-from clients.data.partition.roles import ELSEWHERE, draw_server, refuse_idle_server
+from clients.data.manifest import Row
+from clients.data.partition_roles import ELSEWHERE, draw_server, refuse_idle_server
 from training.data.dataset import SPLITS
 from training.data.settings import ServerConfig
 

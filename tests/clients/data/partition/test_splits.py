@@ -6,8 +6,8 @@ import pytest
 from numpy.typing import NDArray
 
 from clients.data.errors import SplitError
-from clients.data.manifests.manifest import Row, components, linkage_keys
-from clients.data.partition.rules import assign_splits
+from clients.data.manifest import Row, components, linkage_keys
+from clients.data.partition_rules import assign_splits
 from training.data.dataset import SPLITS
 from training.data.settings import SplitConfig
 

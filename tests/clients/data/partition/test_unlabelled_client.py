@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from clients.data.errors import PartitionError
-from clients.data.partition.roles import move_unlabelled
-from clients.data.partition.rules import NOBODY, Partition
+from clients.data.partition_roles import move_unlabelled
+from clients.data.partition_rules import NOBODY, Partition
 
 SPLITS = ["train", "train", "train", "test", "train", "train", "train"]
 CODES = ["NV", "NV", "", "NV", "NV", "MEL", "NV"]

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from clients.data.pictures.files import PictureReader, UnreadablePictureError, locate
+from clients.data.picture_files import PictureReader, UnreadablePictureError, locate
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 
 RULE = PictureRule(size=8, draft=False)

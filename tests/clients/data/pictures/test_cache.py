@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from clients.data import picture_files as cache_module
 from clients.data.errors import ClientDataError
-from clients.data.pictures import files as cache_module
-from clients.data.pictures.files import PictureFile, decode_once, open_images
+from clients.data.picture_files import PictureFile, decode_once, open_images
 from registry.bundle.pictures.rule import PictureRule
 
 RULE = PictureRule(size=16)

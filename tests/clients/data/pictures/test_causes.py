@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from clients.data.pictures import names as causes
-from clients.data.pictures.files import PictureReader, UnreadablePictureError, locate
-from clients.data.pictures.names import UnusablePicture, by_cause
+from clients.data import picture_names as causes
+from clients.data.picture_files import PictureReader, UnreadablePictureError, locate
+from clients.data.picture_names import UnusablePicture, by_cause
 from registry.bundle.errors import PictureError
 from registry.bundle.pictures.rule import PictureRule, decode_picture
 

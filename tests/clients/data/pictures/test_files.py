@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from clients.data.pictures import files
-from clients.data.pictures.files import PictureFile, PictureReader, UnreadablePictureError, locate
+from clients.data import picture_files as files
+from clients.data.picture_files import PictureFile, PictureReader, UnreadablePictureError, locate
 
 
 def test_locates_files_and_members(tmp_path):

@@ -1,6 +1,6 @@
 import pytest
 
-from clients.data.pictures.names import NameMatch, PictureNames
+from clients.data.picture_names import NameMatch, PictureNames
 
 
 @pytest.mark.parametrize(

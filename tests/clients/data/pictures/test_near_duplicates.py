@@ -6,7 +6,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from clients.data.pictures.near_duplicates import (
+from clients.data.near_duplicates import (
     ALIKE,
     RADIUS,
     SIDE,
@@ -86,9 +86,9 @@ def naive(prints: Fingerprints, radius: int, alike: float) -> list[tuple[int, in
 @pytest.mark.parametrize(("radius", "alike"), [(RADIUS, ALIKE), (90, 0.3), (110, 0.2)])
 def test_pairs_are_those_of_a_loop_over_all(lesions, monkeypatch, radius, alike):
     # Blocks so small that there are many of them.
-    monkeypatch.setattr("clients.data.pictures.near_duplicates._ROWS", 7)
-    monkeypatch.setattr("clients.data.pictures.near_duplicates._COLUMNS", 50)
-    monkeypatch.setattr("clients.data.pictures.near_duplicates._PAIRS", 3)
+    monkeypatch.setattr("clients.data.near_duplicates._ROWS", 7)
+    monkeypatch.setattr("clients.data.near_duplicates._COLUMNS", 50)
+    monkeypatch.setattr("clients.data.near_duplicates._PAIRS", 3)
     prints = joined([*lesions[:24], *(saved_anew(one, quality=70, crop=0.05) for one in lesions[:6])])
     found = find_near_duplicates(prints, radius=radius, alike=alike)
     assert [(pair.first, pair.second) for pair in found] == naive(prints, radius, alike)
@@ -138,7 +138,7 @@ def test_the_dark_rim_of_a_dermatoscope_makes_no_likeness(monkeypatch):
     assert likeness(one, other, WHOLE)[0] < ALIKE
     assert likeness(one, one, WHOLE)[0] == pytest.approx(1, abs=1e-4)
     assert np.ptp(detail(one)[:, :3]) < 1e-6
-    monkeypatch.setattr("clients.data.pictures.near_duplicates._DARK", 0)
+    monkeypatch.setattr("clients.data.near_duplicates._DARK", 0)
     assert likeness(one, other, WHOLE)[0] > ALIKE
 
 

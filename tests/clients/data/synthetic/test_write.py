@@ -3,7 +3,7 @@ import pytest
 from PIL import Image
 
 from clients.data.errors import ClientDataError
-from clients.data.manifests.csv_file import read_manifest
+from clients.data.manifest_file import read_manifest
 from clients.data.synthetic import case_of, draw, write_synthetic
 
 

@@ -112,4 +112,4 @@ if FOLDER.is_dir():
     sys.meta_path.insert(0, AfterImport(f"{package}.messages", forget))
     sys.meta_path.insert(0, AfterImport(f"{package}.client", show_what_is_masked))
     sys.meta_path.insert(0, AfterImport("clients.node.request_handler", misbehave))
-    sys.meta_path.insert(0, AfterImport("training.engines.flare.calls", listen))
+    sys.meta_path.insert(0, AfterImport("training.engines.calls", listen))

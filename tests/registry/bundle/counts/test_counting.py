@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from registry.bundle.counts.counting import (
+from registry.bundle.counting import (
     DECISIONS,
     GRAIN,
     HISTOGRAM,
@@ -24,12 +24,12 @@ from registry.bundle.counts.counting import (
     nearest,
     shifted,
 )
-from registry.bundle.counts.counts import Concluded, Counts, Thresholds
-from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
+from registry.bundle.counts import Concluded, Counts, Thresholds
 from registry.bundle.errors import CountsError
 from registry.bundle.metrics import classification
 from registry.bundle.metrics.intervals import sample_of
 from registry.bundle.metrics.summary import limits_of
+from registry.bundle.score_bins import LOGIT_BINS, SCORE_BINS
 
 MALIGNANT = np.array([True, False, False])
 

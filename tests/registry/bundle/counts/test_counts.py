@@ -6,10 +6,10 @@ Paired counts of two models' answers, against counting one picture after another
 import numpy as np
 import pytest
 
-from registry.bundle.counts.counting import Block, count
-from registry.bundle.counts.counts import name_of_array
-from registry.bundle.counts.lesions import PairedCounts
+from registry.bundle.counting import Block, count
+from registry.bundle.counts import name_of_array
 from registry.bundle.errors import CountsError
+from registry.bundle.lesion_counts import PairedCounts
 
 MALIGNANT = np.array([True, False, False])
 FEMALE, MALE, ALL = ("sex", "female"), ("sex", "male"), ("site", "head/neck: left")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from registry.bundle.counts.score_bins import (
+from registry.bundle.score_bins import (
     LOGIT_BINS,
     SCORE_BINS,
     highest,

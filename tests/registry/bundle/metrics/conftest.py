@@ -6,8 +6,8 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from registry.bundle.counts.counting import Block
-from registry.bundle.counts.counts import Counts
+from registry.bundle.counting import Block
+from registry.bundle.counts import Counts
 
 
 @pytest.fixture(scope="session")

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from registry.bundle.counts.counts import Counts
-from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
+from registry.bundle.counts import Counts
 from registry.bundle.metrics.calibration import Distance, drawn, ece, mce, reliability
 from registry.bundle.metrics.intervals import Limits
+from registry.bundle.score_bins import LOGIT_BINS, SCORE_BINS
 
 
 def counts_of(confidence, right):

@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 
-from registry.bundle.counts.counting import count
-from registry.bundle.counts.counts import Confusion, Counts
-from registry.bundle.counts.score_bins import LOGIT_BINS, SCORE_BINS
+from registry.bundle.counting import count
+from registry.bundle.counts import Confusion, Counts
 from registry.bundle.metrics import classification as of
 from registry.bundle.metrics.classification import malignant_sensitivity, malignant_specificity
 from registry.bundle.metrics.intervals import DesignEffect, Sample, clopper_pearson, sample_of
 from registry.bundle.metrics.selective import aurc, aurc_variance
 from registry.bundle.metrics.summary import ANSWERS, BY_CLASS
+from registry.bundle.score_bins import LOGIT_BINS, SCORE_BINS
 
 CASES = given(seed=st.integers(0, 2**32), n=st.integers(2, 120), num_classes=st.integers(2, 5))
 FEW = settings(max_examples=30, deadline=None)

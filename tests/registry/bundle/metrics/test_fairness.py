@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from registry.bundle.counts.counts import Confusion, Counts
+from registry.bundle.counts import Confusion, Counts
 from registry.bundle.metrics import fairness
 from registry.bundle.metrics.fairness import (
     DIFFERENCES,

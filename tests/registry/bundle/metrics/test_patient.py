@@ -8,9 +8,9 @@ import pytest
 from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import norm
 
-from registry.bundle.counts.counting import count
-from registry.bundle.counts.lesions import PairedCounts
+from registry.bundle.counting import count
 from registry.bundle.labels import Label
+from registry.bundle.lesion_counts import PairedCounts
 from registry.bundle.metrics.patient import (
     ALL,
     FIGURES,

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from registry.bundle.counts.counting import count
-from registry.bundle.counts.counts import Concluded, Counts, Thresholds
-from registry.bundle.counts.score_bins import SCORE_BINS, score_bin
+from registry.bundle.counting import count
+from registry.bundle.counts import Concluded, Counts, Thresholds
 from registry.bundle.metrics.selective import aurc, decided
+from registry.bundle.score_bins import SCORE_BINS, score_bin
 
 
 def counts_of(places, right):

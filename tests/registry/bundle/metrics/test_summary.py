@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as sk
 
-from registry.bundle.counts.counting import count
+from registry.bundle.counting import count
 from registry.bundle.errors import CountsError
 from registry.bundle.labels import Label
 from registry.bundle.metrics.fairness import variance

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from training.algorithms.augmentations.auto_augment import (
+from training.algorithms.auto_augment import (
     IMAGENET,
     OPERATIONS,
     auto_augment,
     draw_steps,
 )
-from training.models.encoders.files import prepare_torchvision
+from training.models.encoder_files import prepare_torchvision
 
 prepare_torchvision()
 from torchvision.transforms import AutoAugment, AutoAugmentPolicy, InterpolationMode  # noqa: E402

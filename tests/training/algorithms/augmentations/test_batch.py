@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from training.algorithms.augmentations.batch import (
+from training.algorithms.augmentations import (
     AugmentConfig,
     ProgressiveResizing,
     augment,
@@ -21,7 +21,7 @@ from training.algorithms.augmentations.batch import (
     turn_hue,
 )
 from training.models.classifier import CaseBatch
-from training.models.encoders.files import prepare_torchvision
+from training.models.encoder_files import prepare_torchvision
 
 
 def seeded(seed=0):

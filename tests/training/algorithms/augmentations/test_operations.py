@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from tests.closeness import assert_close_in_norm
-from training.algorithms.augmentations.operations import (
+from training.algorithms.augmentation_operations import (
     apply_each,
     apply_in_turn,
     brightness,

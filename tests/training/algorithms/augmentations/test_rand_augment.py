@@ -6,14 +6,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.algorithms.augmentations.rand_augment import (
+from training.algorithms.rand_augment import (
     OPERATIONS,
     RandAugmentConfig,
     cut_out,
     draw_levels,
     rand_augment,
 )
-from training.models.encoders.files import prepare_torchvision
+from training.models.encoder_files import prepare_torchvision
 
 prepare_torchvision()
 from torchvision.transforms import InterpolationMode  # noqa: E402

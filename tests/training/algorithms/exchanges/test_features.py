@@ -12,7 +12,7 @@ from training.algorithms.exchanges import SharedFeatures
 from training.algorithms.exchanges.base import EMPTY_CONTEXT
 from training.engines.in_process import InProcessEngine
 from training.errors import MessageError, QuorumError
-from training.messages.message import Update
+from training.messages import Update
 
 
 def rows(count, width=4, seed=0):

@@ -13,7 +13,7 @@ from training.algorithms.exchanges.base import EMPTY_CONTEXT, ServerContext
 from training.algorithms.exchanges.peers import GatedSimilarity, GatedValidation, Validation, mean_of
 from training.algorithms.exchanges.similarity import RandomPeers, WeightSimilarity
 from training.errors import JobError
-from training.messages.message import Update, named
+from training.messages import Update, named
 
 
 def test_a_policy_of_similarities_is_refused_where_none_are_measured(make_job):

@@ -8,7 +8,7 @@ from tests.closeness import assert_close_in_norm
 from training.algorithms.exchanges.base import EMPTY_CONTEXT
 from training.algorithms.exchanges.relations import SharedRelations
 from training.errors import MessageError
-from training.messages.message import Update
+from training.messages import Update
 
 
 def matrix(seed, classes=3):

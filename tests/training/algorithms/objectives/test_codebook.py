@@ -22,7 +22,7 @@ from training.algorithms.objectives.codebook import (
     parts_of,
 )
 from training.errors import DataError, MessageError
-from training.messages.message import Broadcast
+from training.messages import Broadcast
 from training.models import ModelConfig
 from training.models.patches import PatchGrid
 from training.randomness import generator

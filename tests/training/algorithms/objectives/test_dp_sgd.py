@@ -12,7 +12,7 @@ from training.algorithms.objectives.base import LocalRound
 from training.algorithms.objectives.dp_sgd import DPSGD, gradients_of_each, private_optimizer
 from training.errors import JobError
 from training.models.classifier import to_model_input
-from training.privacy.dp.updates import epsilon
+from training.privacy.noisy_updates import epsilon
 from training.rounds.client.fit import train_locally
 
 GROUPED = {"name": "resnet18", "options": {"channels": [4, 8, 16, 32], "norm_layer": "groupnorm1"}}

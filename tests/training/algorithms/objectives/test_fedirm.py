@@ -17,7 +17,7 @@ from training.algorithms.exchanges.base import NoExchange
 from training.algorithms.exchanges.relations import SharedRelations
 from training.algorithms.objectives.fedirm import FedIRM, MeanLogits, mean_prediction, relation_distance
 from training.data.dataset import Examples
-from training.messages.message import Update
+from training.messages import Update
 from training.models import ModelConfig, build_model
 from training.models.classifier import float_state
 

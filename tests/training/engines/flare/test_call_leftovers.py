@@ -8,9 +8,9 @@ import pytest
 from nvflare.fuel.f3.streaming.blob_streamer import BlobStream
 from nvflare.fuel.f3.streaming.byte_streamer import TxTask
 
-from training.engines.flare import flare_calls as module
-from training.engines.flare.calls import ChannelError, SiteRefusedError
-from training.engines.flare.flare_calls import BUFFER_BYTES, CallLeftovers, FlareCall
+from training.engines import flare_calls as module
+from training.engines.calls import ChannelError, SiteRefusedError
+from training.engines.flare_calls import BUFFER_BYTES, CallLeftovers, FlareCall
 
 PIECE = b"x" * 100
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.engines.flare.wire import (
+from training.engines.wire import (
     read_payload,
     read_request,
     read_request_header,
@@ -18,7 +18,7 @@ from training.engines.flare.wire import (
     write_response,
 )
 from training.errors import MessageError
-from training.messages.message import Broadcast, Failure, Update, reply
+from training.messages import Broadcast, Failure, Update, reply
 
 QUESTION = Broadcast("north", "0-federate", 3, "fit", "dark", {"w": torch.ones(2)}, {"split": "test"})
 STAMP = stamp_of(QUESTION, "sha256:job", "s", 7)

@@ -21,7 +21,7 @@ from training.jobs.stages.base import BundleDraft, Registered, StageResult, no_r
 from training.jobs.stages.export import TOLERANCE, Register, encoder_origin, weights_digest, with_parents
 from training.models import ModelConfig, build_model
 from training.models.classifier import float_state
-from training.models.encoders.sources import weights_file
+from training.models.encoder_sources import weights_file
 from training.models.export import export_graph
 from training.randomness import derive_seed
 
@@ -94,8 +94,8 @@ def test_a_subgroups_parent_is_the_global_bundle():
 
 def test_the_parent_is_the_global_bundle_as_it_is_signed_and_no_old_signature_stays(tmp_path):
     pytest.importorskip("cryptography", reason="signing needs the extra sign")
-    from registry.signing.attestation import Attester, check_attestation
-    from registry.signing.keys import write_key_pair
+    from registry.attestation import Attester, check_attestation
+    from registry.signing_keys import write_key_pair
 
     write_key_pair(tmp_path / "my.key", None)
     bundles = {"dark": draft("dark"), "global": draft("global")}
@@ -238,8 +238,8 @@ def test_a_run_killed_while_registering_registers_the_same_bundle_again(run_job,
 
 def test_the_bundles_of_a_run_with_a_key_are_signed_as_they_are_registered(run_job, registering, tmp_path):
     pytest.importorskip("cryptography", reason="signing needs the extra sign")
-    from registry.signing.attestation import Attester, check_attestation
-    from registry.signing.keys import write_key_pair
+    from registry.attestation import Attester, check_attestation
+    from registry.signing_keys import write_key_pair
 
     write_key_pair(tmp_path / "my.key", None)
     attester = Attester(tmp_path / "my.key", None)
@@ -298,7 +298,7 @@ def test_a_registry_that_knows_people_is_asked_before_anything_is_trained(
     train_command, job_file, tiny, tmp_path, monkeypatch
 ):
     pytest.importorskip("cryptography", reason="signing needs the extra sign")
-    from registry.signing.keys import write_key_pair
+    from registry.signing_keys import write_key_pair
 
     url, store = f"sqlite:///{tmp_path / 'registry.db'}", str(tmp_path / "store")
     monkeypatch.setenv("DERMFED_REGISTRY_URL", url)

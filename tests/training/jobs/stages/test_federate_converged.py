@@ -14,7 +14,7 @@ from training.algorithms.local_model import LocalModel
 from training.data.folds import in_folds
 from training.errors import JobError, MessageError, QuorumError
 from training.jobs.job import Job
-from training.messages.message import Broadcast
+from training.messages import Broadcast
 from training.models import initial_model
 from training.models.classifier import float_state
 from training.privacy.secagg.messages import topic_of

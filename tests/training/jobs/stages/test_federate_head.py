@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from registry.bundle.model import Graph
-from training.algorithms.augmentations.batch import AugmentConfig
+from training.algorithms.augmentations import AugmentConfig
 from training.algorithms.client import KEPT, weights_digest
 from training.errors import QuorumError
-from training.messages.message import Broadcast
+from training.messages import Broadcast
 from training.models import initial_model
 from training.models.classifier import float_state
 from training.rounds.client import embed

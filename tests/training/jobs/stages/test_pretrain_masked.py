@@ -6,7 +6,7 @@ from safetensors.torch import save_file
 
 from training.algorithms.objectives import dalle, mae
 from training.algorithms.objectives.codebook import Codebook
-from training.messages.message import named
+from training.messages import named
 from training.models import ModelConfig
 
 OPTIONS = {"img_size": 16, "patch_size": 4, "depth": 1, "embed_dim": 16, "num_heads": 2}

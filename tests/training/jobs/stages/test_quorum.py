@@ -7,7 +7,7 @@ from registry.gates.fairness import RequiredSubgroupsGate
 from registry.gates.gate import Case
 from training.engines.in_process import InProcessEngine
 from training.errors import QuorumError
-from training.messages.message import Failure, Update
+from training.messages import Failure, Update
 from training.printing import print_summary
 
 LIGHT, DARK = {"light": (6, 4, 6, 6)}, {"dark": (6, 4, 6, 6)}

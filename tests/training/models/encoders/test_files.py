@@ -15,7 +15,7 @@ from torch import nn
 
 from training.errors import JobError
 from training.models import ModelConfig, build_model
-from training.models.encoders.files import is_onnx, read_file, read_onnx
+from training.models.encoder_files import is_onnx, read_file, read_onnx
 
 TENSORS = {"a.weight": torch.arange(6.0).view(2, 3), "b": torch.zeros(1)}
 

@@ -10,9 +10,9 @@ from safetensors.torch import save_file
 from tests.closeness import assert_close_in_norm
 from training.errors import JobError
 from training.models import ModelConfig, build_model
-from training.models.encoders.files import IMAGENET
-from training.models.encoders.inspection import inspect
-from training.models.encoders.sources import Source
+from training.models.encoder_files import IMAGENET
+from training.models.encoder_inspection import inspect
+from training.models.encoder_sources import Source
 
 WIDTH, DEPTH, PATCH, SIZE = 32, 2, 8, 32
 TOKENS = (SIZE // PATCH) ** 2

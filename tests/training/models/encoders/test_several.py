@@ -13,7 +13,6 @@ from training.data.dataset import Cases, Examples
 from training.errors import JobError
 from training.models import ModelConfig, build_model, initial_model
 from training.models.classifier import as_inputs
-from training.models.encoders.several import middle_of, principal, triangle
 from training.models.export import (
     EncoderPart,
     answer,
@@ -23,6 +22,7 @@ from training.models.export import (
     split_graph,
 )
 from training.models.saliency import cell_rule
+from training.models.several_encoders import middle_of, principal, triangle
 
 SIZE = 32
 CASE = CaseInput(slots=3, kinds=("close-up", "dermoscopic"), facts=(AGE, SEX))

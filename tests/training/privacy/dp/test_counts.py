@@ -14,8 +14,8 @@ from scipy import stats
 from tests.thorough import mostly_long
 from tests.training.privacy.conftest import MemoryStore, bare_client
 from training.errors import MessageError
-from training.messages.message import Broadcast, request_digest
-from training.privacy.dp.counts import (
+from training.messages import Broadcast, request_digest
+from training.privacy.noisy_counts import (
     ANSWER,
     delta_of,
     discrete_gaussian,

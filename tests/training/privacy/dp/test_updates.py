@@ -16,8 +16,8 @@ from tests.closeness import assert_close_in_norm
 from training import randomness
 from training.errors import DataError, JobError
 from training.jobs.client_app import ClientApp
-from training.messages.message import Broadcast, Failure, Update
-from training.privacy.dp.updates import (
+from training.messages import Broadcast, Failure, Update
+from training.privacy.noisy_updates import (
     RELEASES,
     clip,
     epsilon,

@@ -8,7 +8,7 @@ import torch
 from clients.store import ClientStore
 from training.errors import QuorumError
 from training.jobs.client_app import ClientApp
-from training.messages.message import Broadcast, Failure
+from training.messages import Broadcast, Failure
 from training.privacy.secagg.messages import CONFIRM, MASKED, REQUESTS, UNMASK, WITHHELD
 from training.privacy.secagg.sums import tolerance
 

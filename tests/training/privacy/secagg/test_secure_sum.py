@@ -8,7 +8,7 @@ import torch
 from scipy.stats import chi2
 
 from training.errors import QuorumError
-from training.messages.message import Broadcast, Failure
+from training.messages import Broadcast, Failure
 from training.privacy.secagg.arithmetic import Entry, power_of_two
 from training.privacy.secagg.messages import KEY_SHARES, KEYS, MASKED, SELF_SHARES, SHARE, UNMASK
 

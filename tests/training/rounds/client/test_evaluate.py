@@ -11,7 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from training.algorithms.client import MemoryReleases
 from training.data.dataset import DECLARED_TONE, Cases, Examples
-from training.messages.message import GLOBAL, Broadcast
+from training.messages import GLOBAL, Broadcast
 from training.rounds.client import evaluate
 from training.rounds.client.disclosure import patients_by_tone
 from training.rounds.client.evaluate import answer_neighbours, directions, vote

@@ -19,7 +19,7 @@ from training.algorithms.objectives.supervised import Supervised
 from training.algorithms.sync import SyncAll, SyncExcept
 from training.data.dataset import Examples
 from training.errors import DataError, MessageError
-from training.messages.message import Broadcast, reply
+from training.messages import Broadcast, reply
 from training.models import build_model
 from training.models.classifier import float_state
 from training.rounds.client.fit import fit, train_locally

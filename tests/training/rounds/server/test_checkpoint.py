@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from registry.bundle.counts.counting import count
+from registry.bundle.counting import count
+from training import tensor_file
 from training.errors import CheckpointError, JobError
-from training.messages import tensor_file
 from training.rounds.server.checkpoint import BestRound, Checkpoint, Checkpoints, MeanModel
 from training.rounds.server.plan import TrackState
 

@@ -17,8 +17,7 @@ from training.algorithms.exchanges import NoExchange
 from training.algorithms.exchanges.base import Exchange, Parcel
 from training.algorithms.objectives.epochs import epoch_order, in_batches
 from training.errors import QuorumError
-from training.messages.message import Failure, Update, reply
-from training.messages.tensor_file import Spool
+from training.messages import Failure, Update, reply
 from training.models import build_model
 from training.models.classifier import float_state
 from training.randomness import derive_seed, generator
@@ -26,6 +25,7 @@ from training.rounds.server.checkpoint import Checkpoints
 from training.rounds.server.loop import mix, run_rounds
 from training.rounds.server.metrics import MetricsLog
 from training.rounds.server.plan import Plan, Track, TrackState, choose_cohort
+from training.tensor_file import Spool
 
 SUMMED = ("weight", "bias")
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from registry.bundle.counts.counting import count
+from registry.bundle.counting import count
 from training.algorithms.aggregators.base import AggregationWeights
 from training.errors import CheckpointError
-from training.messages.message import Failure, Update
+from training.messages import Failure, Update
 from training.rounds.server.metrics import MetricsLog, note_on, round_line
 
 

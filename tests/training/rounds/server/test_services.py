@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from registry.bundle.counts.counting import count
+from registry.bundle.counting import count
 from training.errors import CheckpointError, MessageError
-from training.messages.message import Failure, reply
+from training.messages import Failure, reply
 from training.rounds.requests import pack_blocks
 from training.rounds.server.plan import UploadStore, validation_accuracy
 

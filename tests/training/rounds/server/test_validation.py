@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from registry.bundle.counts.counting import count
+from registry.bundle.counting import count
 from tests.training.rounds.server.test_loop import (
     FormulaEngine,
     assert_model,
@@ -19,7 +19,7 @@ from tests.training.rounds.server.test_loop import (
 from training.algorithms.aggregators.weighting import FedLoss
 from training.data.dataset import SPLITS
 from training.errors import MessageError
-from training.messages.message import Update, reply
+from training.messages import Update, reply
 from training.rounds.census import CENSUS, Census, CensusBounds
 from training.rounds.requests import EVALUATE, FIT, pack_blocks
 from training.rounds.server.validation import norms_of, refuse_beyond_bound
