@@ -1,4 +1,7 @@
-"""`dermfed-train init`: from a manifest of one's own to a commented job, by five questions."""
+"""`dermfed-train init`: from a manifest of one's own to a commented job, by five questions.
+
+The job file's text, with comments, from `job.yaml.j2`.
+"""
 
 import json
 import re
@@ -11,14 +14,69 @@ from typing import Annotated, Any
 
 import typer
 import yaml
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import ValidationError
 
 from clients import new_job_questions as questions
 from clients.data.errors import ClientDataError
 from clients.data.output import write_atomically
-from clients.new_job_file import job_text
 from registry.bundle.text import on_one_line, printable
 from training.config import describe
+
+
+def job_text(values: dict[str, Any]) -> str:
+    """The text of a job file from the values that its template names."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=False,  # YAML, whose values go through `flow`
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"flow": flow, "block": block}
+    return environment.get_template("job.yaml.j2").render(values)
+
+
+class _OneLine(yaml.SafeDumper):
+    """Writes a text that has more than one line, or what a terminal obeys, with escapes on one."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = None if on_one_line(text) == text else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_OneLine.add_representer(str, _text)
+
+
+def flow(value: Any) -> str:
+    """A value as YAML in one line, whatever its texts hold."""
+    text: str = yaml.dump(
+        plain(value),
+        Dumper=_OneLine,
+        default_flow_style=True,
+        sort_keys=False,
+        allow_unicode=True,
+        width=float("inf"),
+    )
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def block(value: Any) -> str:
+    """A list of stages as YAML in lines, as they stand under `stages`."""
+    text: str = yaml.safe_dump(
+        plain(value), default_flow_style=None, sort_keys=False, allow_unicode=True, width=float("inf")
+    )
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def plain(value: Any) -> Any:
+    """Mappings and sequences as `yaml` writes them."""
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    return [plain(each) for each in value] if isinstance(value, list | tuple) else value
+
 
 SEED = 0
 REFUSED = 1

@@ -27,8 +27,7 @@ from clients.data.picture_files import cache_folder
 from clients.federation.job_folder import unpack
 from clients.federation.kit import Kit, open_kit
 from clients.federation.processes import end_with_parent
-from clients.federation.site_status import DisabledHospitals
-from clients.federation.status import log_delta
+from clients.federation.status import DisabledHospitals, log_delta
 from clients.node.own_data import agreed, read_own
 from clients.store import ClientStore
 from personalization.report.data import report_data

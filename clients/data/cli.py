@@ -33,7 +33,6 @@ from clients.data.check import (
     read_all,
     unlisted_in,
 )
-from clients.data.describe import describe_manifest, tabulate
 from clients.data.errors import ClientDataError
 from clients.data.manifest import DUPLICATE_GROUP, Manifest, components, linkage_keys
 from clients.data.manifest_file import joined, read_manifest, write_manifest
@@ -43,7 +42,7 @@ from clients.data.output import LISTED, listing, listing_by_cause, write_atomica
 from clients.data.partition import partition_manifest
 from clients.data.partition_rules import straddling
 from clients.data.picture_names import by_cause, counted
-from clients.data.quality import quality_of, quality_page
+from clients.data.quality import describe_manifest, quality_of, quality_page, tabulate
 from clients.data.synthetic import MANIFEST, prefix_of, write_synthetic
 from clients.data.tones import check_tones, measure_tones, tone_table
 from clients.data.withdraw import withdraw as withdraw_patients

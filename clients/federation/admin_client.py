@@ -27,7 +27,7 @@ from nvflare.fuel.hci.proto import MetaStatusValue
 
 from clients.federation.errors import ConnectionLostError, FederationError
 from clients.federation.kit import Kit
-from clients.federation.site_status import SiteStatus, read_site_status
+from clients.federation.status import SiteStatus, read_site_status
 from registry.bundle.text import nearest
 
 CONNECT_SECONDS = 15.0

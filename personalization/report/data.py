@@ -14,6 +14,7 @@ from personalization.calibration.triage import TriageFit
 from personalization.report.measures import ALL, Blocks, Figures, compared, figures_of, present
 from personalization.selection import (
     ChosenEpochs,
+    Proof,
     Selection,
     SelectionConfig,
     frontier,
@@ -21,7 +22,6 @@ from personalization.selection import (
     with_proofs,
     without_floor,
 )
-from personalization.selection_proof import Proof
 from personalization.stages.calibrate import PATIENTS_BY_TONE as TONES
 from personalization.stages.calibrate import Calibrate
 from personalization.stages.personalize import Personalize

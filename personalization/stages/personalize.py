@@ -14,8 +14,15 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import model_validator
 
-from personalization.selection import Selection, SelectionConfig, frontier_facts, select, with_proofs
-from personalization.selection_proof import Proof, prove
+from personalization.selection import (
+    Proof,
+    Selection,
+    SelectionConfig,
+    frontier_facts,
+    prove,
+    select,
+    with_proofs,
+)
 from personalization.stages.personal_models import (
     Candidates,
     answer_compare,

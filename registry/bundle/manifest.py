@@ -5,8 +5,8 @@ same job gives the same digest. Arrays are text, little-endian float32 in base64
 bit. The bytes are one canonical text per manifest.
 
 An attestation is a signature of the coordinator that counted the test, over the statement `attested`, with
-its public key. It is made and verified in `registry.attestation`: here is no cryptography. Whose the key is, the
-bundle does not say; a gate or a person knows it by its fingerprint.
+its public key. It is made and verified in `registry.attestation`: here is no cryptography. Whose the key is,
+the bundle does not say; a gate or a person knows it by its fingerprint.
 """
 
 import base64

@@ -34,10 +34,16 @@ from serving.protocol.problems import (
 )
 from serving.state import ServiceState, service_of
 from serving.web.answer import looked_at
-from serving.web.console_page import console_page
-from serving.web.operator_page import NEWEST, Seen, operator_page
-from serving.web.outcome_page import PATH, answer_page, looking_page, read_fields, read_outcome
-from serving.web.picture_page import picture_page, read_form
+from serving.web.operator_page import NEWEST, Seen, console_page, operator_page
+from serving.web.picture_page import (
+    PATH,
+    answer_page,
+    looking_page,
+    picture_page,
+    read_fields,
+    read_form,
+    read_outcome,
+)
 from serving.web.rendering import ASSETS, asset, problem_page
 
 Endpoint = Callable[[Request], Awaitable[Response]]

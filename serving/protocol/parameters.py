@@ -36,7 +36,7 @@ from serving.protocol.fields import Described
 from serving.protocol.problems import InvalidParameter
 
 FORMAT: Final = "_format"
-"""A parameter of the query that says in which form the answer is to be; `serving.protocol.negotiation` reads it."""
+"""A parameter of the query that says in which form the answer is to be; read in `negotiation`."""
 
 DEFAULT_SCALE: Final = "fitzpatrick"
 MAX_TOP: Final = 1000

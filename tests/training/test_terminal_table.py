@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from clients.data.describe import Cell, Description, tabulate
+from clients.data.quality import Cell, Description, tabulate
 from clients.data.tones import ToneCheck, tone_table
 from personalization.calibration.tone_ranges import agreement, count_angles
 from training import printing
@@ -108,7 +108,7 @@ def test_what_training_prints_cuts_nothing(show, whole, columns, monkeypatch, ca
 
 def test_every_table_is_printed_where_none_is_cut():
     """A module that makes a table of rich prints it by `print_table`, or hands it to one that does."""
-    hands_on = {"clients/data/describe.py", "clients/data/tones.py"}
+    hands_on = {"clients/data/quality.py", "clients/data/tones.py"}
     hands_on |= {"personalization/report/comparison.py"}
     hands_on |= {"training/terminal_table.py"}
     hands_on |= {"registry/views/tables.py"}  # folds by itself, see tests/registry/views/test_tables.py

@@ -10,7 +10,7 @@ from clients.federation import admin_client
 from clients.federation.errors import FederationError, KitError
 from clients.federation.kit import Federation, open_kit
 from clients.federation.provision import provision
-from clients.federation.site_status import FILE, DisabledHospitals, SiteStatus, read_site_status
+from clients.federation.status import FILE, DisabledHospitals, SiteStatus, read_site_status
 from clients.node.cli import app
 from training.engines.calls import ChannelError
 

@@ -16,7 +16,7 @@ from clients.data.adapters.table import make_adapter
 from clients.data.manifest import Manifest, Row
 from clients.data.manifest_file import read_manifest, write_manifest
 from clients.data.synthetic import write_synthetic
-from clients.new_job_file import flow
+from clients.new_job import flow
 from clients.new_job_questions import RECIPES
 from registry.bundle.text import on_one_line
 from tests.conftest import Ended

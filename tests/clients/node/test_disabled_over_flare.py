@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.loopback.federated import ADMIN, ROOT, SERVER
 from clients.federation.errors import ConnectionLostError
-from clients.federation.site_status import FILE, SiteStatus
+from clients.federation.status import FILE, SiteStatus
 from tests.clients.node.federated import start_another
 
 pytestmark = pytest.mark.long

@@ -5,13 +5,12 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from personalization.selection_proof import Proof
 
 from personalization.report.data import FineTuning, Round, in_order, members_among
 from personalization.report.figures import curves, maps, outline_caption, outlined, peer_shares
 from personalization.report.fine_tuning import frontier_curves, frontier_table, selection_table
 from personalization.report.page import render_report
-from personalization.selection import SelectionConfig, select, with_proofs
+from personalization.selection import Proof, SelectionConfig, select, with_proofs
 from tests.personalization.report.conftest import lines, texts
 
 POINTS, PERCENT = "\u202fpts", "\u202f%"

@@ -5,9 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from personalization.selection_proof import ProofConfig, prove
 
-from personalization.selection import SelectionConfig, select, with_proofs
+from personalization.selection import ProofConfig, SelectionConfig, prove, select, with_proofs
 from personalization.stages import personal_models
 from personalization.stages.personal_models import answer_compare, read_paired
 from registry.bundle.lesion_counts import PairedCounts

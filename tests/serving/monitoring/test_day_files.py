@@ -9,7 +9,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from serving.monitoring.day_files import DayFiles, days_in, path_of
+from serving.monitoring.decision_log import DayFiles, days_in, path_of
 
 DAY = date(2026, 1, 31)
 NEXT = date(2026, 2, 1)
@@ -88,7 +88,7 @@ WRITE = """
 import json, sys
 from datetime import date
 from pathlib import Path
-from serving.monitoring.day_files import DayFiles
+from serving.monitoring.decision_log import DayFiles
 files = DayFiles(Path(sys.argv[1]), 400)
 for n in range(500):
     line = json.dumps([sys.argv[2], n, "x" * (n % 200)]).encode() + b"\\n"

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from serving.monitoring import day_files, decision_log
+from serving.monitoring import decision_log
 
 REFUSED = ["time", "request", "key", "status"]
 FIELDS = [
@@ -143,14 +143,14 @@ def test_a_pictures_hash_is_there_where_it_is_asked_for(serve, keyed, folder, pi
 @pytest.fixture
 def disk(monkeypatch):
     """A disk that hangs: `hanging` is set once a line waits for it, `go` lets it through."""
-    found, write = SimpleNamespace(hanging=threading.Event(), go=threading.Event()), day_files._write
+    found, write = SimpleNamespace(hanging=threading.Event(), go=threading.Event()), decision_log._write
 
     def hang(file, line):
         found.hanging.set()
         assert found.go.wait(120)
         write(file, line)
 
-    monkeypatch.setattr(day_files, "_write", hang)
+    monkeypatch.setattr(decision_log, "_write", hang)
     monkeypatch.setattr(decision_log, "PATIENCE", 0.05)
     yield found
     found.go.set()
@@ -221,7 +221,7 @@ def test_a_disk_that_is_full_fails_no_request_and_is_reported(serve, keyed, fold
 
 
 def test_an_error_that_was_not_foreseen_does_not_end_the_thread(serve, keyed, folder, monkeypatch):
-    write, failed = day_files._write, []
+    write, failed = decision_log._write, []
 
     def once(file, line):
         if not failed:
@@ -229,7 +229,7 @@ def test_an_error_that_was_not_foreseen_does_not_end_the_thread(serve, keyed, fo
             raise ValueError("a bug")
         write(file, line)
 
-    monkeypatch.setattr(day_files, "_write", once)
+    monkeypatch.setattr(decision_log, "_write", once)
     with serve(records=folder) as service:
         assert [service.diagnose(headers=keyed).status_code for _ in range(2)] == [200, 200]
     assert [line["status"] for line in lines(folder)] == [200]

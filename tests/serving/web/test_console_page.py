@@ -10,7 +10,7 @@ from registry.gates import GateSet
 from registry.gates.threshold import WorstMalignantSensitivityGate
 from registry.registry import Registry
 from registry.signing_keys import KeySignatory, Signer
-from serving.web.console_page import Choice, promoted, read_choice
+from serving.web.operator_page import Choice, promoted, read_choice
 from tests.serving.conftest import DARK, MODEL, draw_bundle
 from tests.serving.web.test_pages import Texts
 

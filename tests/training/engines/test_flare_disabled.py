@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from clients.federation.site_status import FILE, REASON, DisabledHospitals
+from clients.federation.status import FILE, REASON, DisabledHospitals
 from tests.training.engines.test_flare_supervision import OTHERS, asks
 from training.engines import flare_calls
 from training.engines.calls import Channel, ChannelError

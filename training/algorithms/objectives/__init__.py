@@ -4,7 +4,7 @@
 - `supervised`, `dp_sgd`, `fixmatch`, `fedirm`: with labels, or with few
 - `rotation`, `simclr`, `byol`, `moco`, `mocov3`, `mae`, `beit`: self-supervised
 - `epochs`, `momentum`: what several of them are built of
-- `codebook`, `dalle`: the visual tokens of `beit`
+- `codebook`: visual tokens that clients learn together, for `beit`
 """
 
 from registry.bundle.plugins import PartTable

@@ -201,7 +201,7 @@ class Codebook(Tokenizer):
     MILK10k, patches a ninth of a picture wide, 95 % of the codes' variance is in their mean colour.
 
     Departures: Lloyd's steps are over all points each; here each is over a part. Bao et al. 2022 take their
-    tokens from DALL-E's dVAE (`training.algorithms.objectives.dalle`).
+    tokens from DALL-E's dVAE (`training.algorithms.objectives.beit`).
 
     Attributes:
         size: how many codes.

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from clients.data.describe import Cell, describe_manifest
 from clients.data.errors import UnknownColumnError
 from clients.data.manifest import Manifest, Row
+from clients.data.quality import Cell, describe_manifest
 
 MANIFEST = Manifest.of(
     [

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 
-from training.algorithms.objectives.dalle import Dalle, DalleEncoder, load_encoder
+from training.algorithms.objectives.beit import Dalle, DalleEncoder, load_encoder
 from training.errors import JobError
 from training.models.patches import PatchGrid
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from training.algorithms.objectives import dalle, mae
+from training.algorithms.objectives import beit, mae
 from training.algorithms.objectives.codebook import Codebook
 from training.messages import named
 from training.models import ModelConfig
@@ -123,9 +123,9 @@ def test_beit_learns_its_codebook_once_and_resumes_exactly_after_a_kill(
 
 def test_dalles_weights_never_travel(run_job, job_on_patches, two_clients, tmp_path, monkeypatch):
     """With a narrow encoder in place of the real one, whose names and sizes have a test of their own."""
-    monkeypatch.setattr(dalle, "WIDTH", 8)
-    monkeypatch.setattr(dalle, "VOCABULARY", 11)
-    tensors = {name: torch.randn_like(b) * 0.1 for name, b in dalle.DalleEncoder(8, 11).named_buffers()}
+    monkeypatch.setattr(beit, "WIDTH", 8)
+    monkeypatch.setattr(beit, "VOCABULARY", 11)
+    tensors = {name: torch.randn_like(b) * 0.1 for name, b in beit.DalleEncoder(8, 11).named_buffers()}
     save_file(tensors, tmp_path / "encoder.safetensors")
     tokenizer = {"name": "dalle", "weights": str(tmp_path / "encoder.safetensors")}
     ran = run_job(job_on_patches(pretraining({"name": "beit", "tokenizer": tokenizer})), two_clients)
