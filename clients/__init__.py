@@ -5,6 +5,7 @@ federation/     kits, certificates and jobs over FLARE
 node/           a hospital's node
 api/            clients of the diagnosis service
 store.py        client state between rounds
+new_job*.py     `dermfed-train init`: from a manifest to a commented job
 diagnose*.py    `dermfed-diagnose`: the command, concurrent requests, output formats, resuming
 """
 

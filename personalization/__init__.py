@@ -2,7 +2,7 @@
 
 stages/       the stages `personalize` and `calibrate`
 strategies/   how a personal model is trained
-selection/    which epoch of it is taken
+selection.py  which epoch of it is taken, and the proof that it helps
 calibration/  temperature, conformal sets, triage, conclusions, OOD detection, tone ranges
 report/       the HTML report, and the comparison of runs
 """

@@ -6,13 +6,13 @@ with the highest possible minimum, then the highest mean, then the earliest epoc
 
 That rule alone can buy equality by making the better-served subgroups worse. The default rule therefore
 adds a floor: no subgroup may fall below the global model (epoch 0, always a candidate), and the floor beats
-the band. Where the band cannot be met the smallest achievable spread
-is taken, and `Selection` says so and what meeting the band would have cost.
+the band. Where the band cannot be met the smallest achievable spread is taken, and `Selection` says so and
+what meeting the band would have cost.
 
 Departures: the floor and epoch 0 are not in the paper; `rule: paper` leaves the floor out. What the floor's
 rule chooses must be proven besides (`proof`): where it is not, the global model stays.
 
-The fairness-accuracy frontier: the best accuracy per allowed spread (extends Xu et al. 2023, Table V).
+**The fairness-accuracy frontier**: the best accuracy per allowed spread (extends Xu et al. 2023, Table V).
 
 The user chooses the band of `selection`, one number. The frontier shows what each choice costs: for every
 spread s, the highest minimum and the highest mean of validation accuracy that any choice of one epoch per
@@ -31,10 +31,10 @@ higher t has a spread as small. What a band chooses is the last step within it, 
 
 Departures: the paper has no frontier.
 
-Proof that a personal model is better for new patients, and harms none: else the global model stays.
+**Proof** that a personal model is better for new patients, and harms none: else the global model stays.
 
 An epoch that looks best on some validation pictures is often no better on others: of six that are truly three
-points worse, the rule of `select` takes one in most draws of 50 pictures. So the epoch that it chooses for a
+points worse, the rule takes one in most draws of 50 pictures. So the epoch that it chooses for a
 subgroup must be shown to gain over the global model, on the same pictures
 (`registry.bundle.metrics.patient`):
 

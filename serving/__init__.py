@@ -6,12 +6,11 @@ It knows the registry and nothing of how models were made: no torch is installed
   what an operator can set; `logs`: what is written to the log.
 - `state`: the parts of a running service, which all endpoints share.
 - `http`: routes, middleware, uploads and the OpenAPI description; `web`: the pages for people.
-- `protocol`: parameters, answers, errors, and which version of a release answers.
-- `access`: API keys, rate limits and admission control.
+- `protocol`: parameters, answers, also as FHIR, errors, and which version of a release answers.
+- `auth`: API keys and their scopes; `limits`: rates by key and address; `admission`: requests at once.
 - `inference`: decoding a picture, the dynamic batcher, and the diagnosis; `cores`: the threads it may use.
 - `releases`: the current release, polled from the registry and loaded.
 - `monitoring`: drift, shadow comparisons and the decision log; `metrics`: counters, summed over all workers.
-- `fhir`: the answer as FHIR.
 
 `docs/service.md` describes it for the developer of an app.
 """

@@ -6,7 +6,7 @@
 - `rounds`: one round, server and client. Start reading at `training.rounds.server.loop`.
 - `privacy`: what is done to an update on its way: masks, noise, compression.
 - `algorithms`: objectives, aggregators, exchanges, syncs, and what they see of a client.
-- `models`, `messages`, `data`: networks, what travels, and what training sees of pictures.
+- `models`, `messages`, `tensor_file`, `data`: networks, what travels, and what training sees of pictures.
 """
 
 # By this line dermfed/own_names.py knows that no other distribution wrote over this file.

@@ -6,7 +6,8 @@ picture means the same pixels, a figure the same sum and an answer the same deci
 - `manifest`: `bundle.json`; `model`: `model.onnx`; `folder`: reading and writing both safely.
 - `labels`: classes and subgroups; `evaluation`: the counts of a test, from which metrics are computed;
   `consistency`: counts that contradict each other.
-- `counts`, `metrics`: the counts that clients send of their predictions, and every metric computed from them.
+- `counting`, `counts`, `score_bins`, `lesion_counts`: the counts that clients send of their predictions, with
+  noise or without; `metrics`: every metric, computed from them.
 - `pictures`: decoding a picture to the pixels that a model sees, and maps laid over it.
 - `skin_tone`: the scales of skin tones, and how light skin looks in a picture.
 - `cases`: what a model may be given of a lesion.

@@ -6,7 +6,7 @@ A failure to write never fails the request. One thread writes, and a request wai
 operating system. A disk that takes longer than `PATIENCE` keeps no request: the answer goes out, the line
 stays in the thread's queue, and `/readyz` reports it. What finds that queue full is lost, and counted.
 
-One file a day (UTC), `diagnoses-2026-01-31.jsonl`, to which all workers of a service append lines.
+**Files.** One a day (UTC), `diagnoses-2026-01-31.jsonl`, to which all workers of a service append lines.
 
 A line is written in one piece to the file's end, whole or not at all: what a full disk took half of is cut
 off again. It is handed to the operating system before the answer is sent, so a worker that is killed loses

@@ -1,11 +1,13 @@
-"""The operator's page: the release, its fairness, its history, and the pictures that come in.
+"""Pages for operators.
+
+**The operator's page**: the release, its fairness, its history, and the pictures that come in.
 
 First comes what needs the operator's attention: health, then overridden gates, then drift. A reliability
 diagram shows how often answers of a confidence were right: a calibrated model lies on the diagonal. It shows
 bins with enough test pictures; each mark carries the 95 % interval of its share (Wilson),
 so that a few pictures do not look like a fault.
 
-The console: what a promotion would change, the command that does it, and what was done to the model.
+**The console**: what a promotion would change, the command that does it, and what was done to the model.
 """
 
 import shlex

@@ -1,6 +1,6 @@
-"""The page on which one lesion is tried: the form, and the answer as a clinician reads it.
+"""Pages for clinicians: on one a lesion is tried, with the form and the answer as a clinician reads it.
 
-The pages on which the outcome of an answer is given: found again by its number, weeks later.
+On the others the outcome of an answer is given: it is found again by its number, weeks later.
 
 Two clicks give an outcome: the diagnosis, and a button for how it was established. Nothing is preselected:
 diseases are listed in the version's own order, and the model's answer is folded away, since a user who sees

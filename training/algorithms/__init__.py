@@ -5,7 +5,8 @@
 - `exchanges`: tensors sent besides weights
 - `sync`: which parameters are sent
 - `trainable`: which part of the model learns
-- `augmentations`: random changes of batches of pictures
+- `augmentations`: random changes of batches of pictures, on the device; `rand_augment`, `auto_augment`: which
+  operations, and how strong; `augmentation_operations`: each picture by its own level
 - `client`: one client, with what it keeps and released
 - `local_model`: the model that it trains, with optimizers and schedules
 """

@@ -2,7 +2,8 @@
 
 - `build`: the model of a job, and its initial weights
 - `classifier`, `cases`: pictures, or cases, to logits; the named groups of parameters
-- `encoders`: where an encoder's weights come from
+- `encoder_sources`, `encoder_files`, `encoder_loading`: what `model.weights` names, read without running it
+- `several_encoders`: several frozen encoders as one; `encoder_inspection`: what a file contains
 - `patches`: pictures as patches, for masked modelling
 - `lora`, `probe`: adapters; heads on a frozen encoder's features
 - `export`, `saliency`: the ONNX graph, whole and in two parts; class activation maps in it

@@ -212,7 +212,7 @@ points = st.lists(st.floats(-20, 20), min_size=1, max_size=6)
 def test_the_projection_is_the_nearest_point_of_the_simplex(values, mass):
     found = project({str(place): value for place, value in enumerate(values)}, mass)
     expected = nearest_on_simplex(np.array(values), mass)
-    np.testing.assert_allclose(list(found.values()), expected, atol=1e-7)  # the search's own rounding
+    np.testing.assert_allclose(list(found.values()), expected, atol=2e-6)  # roots of its squares' rounding
 
 
 A, B, C = "other, light", "malignant, light", "malignant, dark"
