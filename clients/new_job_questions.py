@@ -18,14 +18,7 @@ from typing import Any
 from clients.data.adapters.csv_table import known_code
 from clients.data.case_groups import case_problems
 from clients.data.errors import ClientDataError, LabelError, ManifestError, PartitionError, SubgroupError
-from clients.data.manifest import (
-    HOSPITALS,
-    IMAGE_KIND,
-    Row,
-    components,
-    linkage_keys,
-    number_lesions,
-)
+from clients.data.manifest import HOSPITALS, IMAGE_KIND, Row, components, linkage_keys, number_lesions
 from clients.data.manifest_file import read_manifest
 from clients.data.output import listing
 from clients.data.taxonomy import BENIGN, MALIGNANT, TAXONOMY, describe

@@ -23,12 +23,12 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 58_309,
+    "lines of code": 58_188,
     "modules": 400,
     "folders": 45,
-    "imports, in thousandths of code": 109,
+    "imports, in thousandths of code": 107,
     "words of the dialect in docstrings": 15,
-    "lines of tests": 84_905,
+    "lines of tests": 84_807,
     "lines of benchmarks": 5_912,
     "recipes": 45,
     "decision records": 18,

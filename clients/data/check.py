@@ -29,13 +29,7 @@ from clients.data.near_duplicates import DECODED, Fingerprints, can_fingerprint,
 from clients.data.output import progress
 from clients.data.partition_rules import name_of, straddling
 from clients.data.picture_files import ZIP_MARK, PictureReader, UnreadablePictureError, in_threads, locate
-from clients.data.picture_names import (
-    FolderFiles,
-    UnusablePicture,
-    files_beside,
-    files_of,
-    find_causes,
-)
+from clients.data.picture_names import FolderFiles, UnusablePicture, files_beside, files_of, find_causes
 from clients.data.taxonomy import describe
 from registry.bundle.cases import CaseInput
 from registry.bundle.errors import PictureError

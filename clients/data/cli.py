@@ -25,14 +25,7 @@ from clients.data.adapters.table import (
     make_adapter,
 )
 from clients.data.cell_values import proposal
-from clients.data.check import (
-    NO_BYTES,
-    CheckReport,
-    absent_pictures,
-    check_manifest,
-    read_all,
-    unlisted_in,
-)
+from clients.data.check import NO_BYTES, CheckReport, absent_pictures, check_manifest, read_all, unlisted_in
 from clients.data.errors import ClientDataError
 from clients.data.manifest import DUPLICATE_GROUP, Manifest, components, linkage_keys
 from clients.data.manifest_file import joined, read_manifest, write_manifest

@@ -29,12 +29,7 @@ from nvflare.lighter.provisioner import Provisioner
 from clients.federation.certificates import DAYS, CertificateAuthority, certify, key_of, pem, read_request
 from clients.federation.errors import FederationFileError, KitError
 from clients.federation.kit import ADMIN, PRIVATE, PRIVATE_FILE, RENEWED, Federation, KitFacts, open_kit
-from clients.federation.site_policy import (
-    AUTHORIZATION,
-    hospital_resources,
-    log_settings,
-    server_resources,
-)
+from clients.federation.site_policy import AUTHORIZATION, hospital_resources, log_settings, server_resources
 from training.data.dataset import SERVER
 from training.files import write_bytes, write_text
 

@@ -40,14 +40,7 @@ from personalization.calibration.at_thresholds import (
     upper_limit,
 )
 from registry.bundle.manifest import WorkingPoint
-from registry.bundle.score_bins import (
-    SCORE_BINS,
-    highest,
-    lowest,
-    malignancy_probability,
-    merge,
-    score_bin,
-)
+from registry.bundle.score_bins import SCORE_BINS, highest, lowest, malignancy_probability, merge, score_bin
 from training.config import FrozenConfig
 
 EACH_END: Final = 0.975

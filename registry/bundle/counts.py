@@ -23,13 +23,7 @@ from pydantic import Field
 from registry.bundle.errors import CountsError
 from registry.bundle.frozen import Frozen
 from registry.bundle.lesion_counts import LesionSums, SumsByShare
-from registry.bundle.score_bins import (
-    SCORE_BINS,
-    ScoreBins,
-    bins_of,
-    is_suspicious,
-    score_bin,
-)
+from registry.bundle.score_bins import SCORE_BINS, ScoreBins, bins_of, is_suspicious, score_bin
 
 
 @dataclass(frozen=True)

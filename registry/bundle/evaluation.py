@@ -22,14 +22,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from registry.bundle.conclusions import Tree
 from registry.bundle.counting import Block
-from registry.bundle.counts import (
-    Confusion,
-    Counts,
-    Decisions,
-    KindSums,
-    ScoreHistograms,
-    Trait,
-)
+from registry.bundle.counts import Confusion, Counts, Decisions, KindSums, ScoreHistograms, Trait
 from registry.bundle.frozen import Frozen
 from registry.bundle.labels import UNDECLARED, Label, Subgroup, kinds_of, malignant_classes
 from registry.bundle.metrics.intervals import mean_defined

@@ -20,11 +20,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import (
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import Field, ValidationError, model_validator
 
 from registry.bundle.cases import CaseInput, Pattern, refuse_repeated
 from registry.bundle.conclusions import Conclusions, Tree

@@ -19,15 +19,7 @@ from registry.bundle.manifest import BundleManifest
 from registry.bundle.metrics.intervals import clopper_pearson
 from registry.bundle.metrics.patient import TOO_FEW
 from registry.gate_report import Bound, GateFinding, SubgroupFigure
-from registry.gates.gate import (
-    Case,
-    NumericGate,
-    Tested,
-    check,
-    for_everybody,
-    not_applicable,
-    tested,
-)
+from registry.gates.gate import Case, NumericGate, Tested, check, for_everybody, not_applicable, tested
 
 AT_WORKING_POINT = "sensitivity_at_threshold"
 AT_MOST_PROBABLE = "malignant_sensitivity"

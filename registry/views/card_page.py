@@ -9,15 +9,7 @@ from typing import Any, Final
 
 from registry.bundle.labels import SYSTEMS
 from registry.bundle.manifest import UNSIGNED
-from registry.bundle.metrics.patient import (
-    AT_WORKING_POINT,
-    COUNTS,
-    FIGURES,
-    OF_A_KIND,
-    TOO_FEW,
-    sides,
-    told,
-)
+from registry.bundle.metrics.patient import AT_WORKING_POINT, COUNTS, FIGURES, OF_A_KIND, TOO_FEW, sides, told
 from registry.bundle.score_bins import probability_text
 from registry.views.card import FEW, Card, answering, called, percent, standing
 from registry.views.tables import Cell, Facts, Row, Section, Table, environment

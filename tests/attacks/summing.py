@@ -192,12 +192,7 @@ def impersonate(
     Returns:
         The victim's counts; or why it refused.
     """
-    from training.privacy.secagg.messages import (
-        CONFIRM,
-        ConfirmRequest,
-        keys_statement,
-        survivors_statement,
-    )
+    from training.privacy.secagg.messages import CONFIRM, ConfirmRequest, keys_statement, survivors_statement
 
     (withheld,) = updates_of([victim.answer(request)])
     names = (victim.name, *others)

@@ -15,15 +15,7 @@ from PIL import Image
 
 from tests.conftest import Ended
 from tests.contract.openapi import fields, fits, requests, resolve, values
-from tests.contract.service import (
-    BENTOML_SERVE,
-    DECLARED,
-    DIAGNOSES,
-    lasting,
-    problem,
-    serving,
-    wait_for,
-)
+from tests.contract.service import BENTOML_SERVE, DECLARED, DIAGNOSES, lasting, problem, serving, wait_for
 
 PROMISED: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "http.yaml").read_text())
 OF_CASES = {"inputs", "would_help", "explanation"}

@@ -10,13 +10,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from training.data.dataset import SERVER
-from training.engines.calls import (
-    Channel,
-    ChannelError,
-    LivenessTracker,
-    SiteRefusedError,
-    raise_refusal,
-)
+from training.engines.calls import Channel, ChannelError, LivenessTracker, SiteRefusedError, raise_refusal
 from training.engines.network_round import in_background
 from training.engines.roster import (
     ClientProperties,

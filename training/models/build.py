@@ -16,12 +16,7 @@ from training.config import FrozenConfig
 from training.errors import JobError
 from training.models.cases import CaseClassifier, FusionConfig
 from training.models.classifier import Classifier, normalised, with_flips, with_safe_strides
-from training.models.encoder_files import (
-    IMAGENET,
-    Normalisation,
-    is_safetensors,
-    prepare_torchvision,
-)
+from training.models.encoder_files import IMAGENET, Normalisation, is_safetensors, prepare_torchvision
 from training.models.encoder_loading import load_tensors
 from training.models.encoder_sources import (
     NONE,

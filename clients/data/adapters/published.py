@@ -5,12 +5,7 @@ from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
 from clients.data.adapters.adapter import Repeats, TableAdapter
-from clients.data.delimited import (
-    DelimitedTable,
-    UnknownEncodingError,
-    UnreadableTableError,
-    read_delimited,
-)
+from clients.data.delimited import DelimitedTable, UnknownEncodingError, UnreadableTableError, read_delimited
 from clients.data.errors import AdapterError
 from clients.data.manifest import COLUMNS, DUPLICATE_GROUP, Manifest, Row, name_groups
 from clients.data.output import Note, listing

@@ -7,14 +7,7 @@ import pytest
 
 from clients.node.request_handler import ChunkReceiver
 from training.engines import calls as module
-from training.engines.calls import (
-    TRIES,
-    Channel,
-    ChannelError,
-    ChunkAddress,
-    Heartbeat,
-    SiteRefusedError,
-)
+from training.engines.calls import TRIES, Channel, ChannelError, ChunkAddress, Heartbeat, SiteRefusedError
 from training.engines.wire import part_of, size_of, stamp_of, write_request
 from training.errors import MessageError
 from training.messages import Broadcast

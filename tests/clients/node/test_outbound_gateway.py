@@ -24,14 +24,7 @@ from clients.node.hospital import Hospital, keep_traces, open_gateway
 from tests.clients.node.talk import ask, handshake, join, request
 from training.engines.roster import ClientProperties, agree
 from training.engines.wire import read_response
-from training.errors import (
-    SENTENCES,
-    CheckpointError,
-    JobError,
-    MessageError,
-    TrainingError,
-    public_message,
-)
+from training.errors import SENTENCES, CheckpointError, JobError, MessageError, TrainingError, public_message
 
 PATH, PATIENT, PICTURE = "/data/ward-7/secret", "smith-jane", "IMG_0042.png"
 SECRETS = (PATH, PATIENT, PICTURE, "ward-7")

@@ -3,13 +3,7 @@
 import pytest
 
 from registry.database.queries import stack_of
-from registry.errors import (
-    NotFound,
-    NothingToApprove,
-    NothingToRollBack,
-    ReleaseRefused,
-    VersionWithdrawn,
-)
+from registry.errors import NotFound, NothingToApprove, NothingToRollBack, ReleaseRefused, VersionWithdrawn
 from registry.gates import GateSet, SpreadGate
 from registry.gates.approval import ApprovalsGate
 from registry.releases import promote

@@ -1,13 +1,6 @@
 import pytest
 
-from registry.errors import (
-    AliasMoved,
-    GateRefusal,
-    NotFound,
-    NothingToRollBack,
-    ObjectCorrupt,
-    ObjectMissing,
-)
+from registry.errors import AliasMoved, GateRefusal, NotFound, NothingToRollBack, ObjectCorrupt, ObjectMissing
 from registry.releases import promote
 
 MODEL = "skin-lesion"

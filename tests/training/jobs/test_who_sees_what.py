@@ -2,13 +2,7 @@
 
 import pytest
 
-from training.jobs.disclosure_report import (
-    MASKED,
-    disclosures,
-    needs_every_hospital,
-    over_network,
-    why_open,
-)
+from training.jobs.disclosure_report import MASKED, disclosures, needs_every_hospital, over_network, why_open
 from training.jobs.job import Job, read_job
 from training.jobs.recipes import read_recipes
 from training.jobs.stages import Federate

@@ -6,13 +6,7 @@ import pytest
 import torch
 
 from training.errors import MessageError
-from training.messages import (
-    Broadcast,
-    all_finite,
-    check_trained,
-    check_update,
-    reply,
-)
+from training.messages import Broadcast, all_finite, check_trained, check_update, reply
 
 ASKED = Broadcast("north", "0-federate", 3, "fit", "light")
 SHAPES = {"weight": torch.Size([2, 3]), "bias": torch.Size([2])}

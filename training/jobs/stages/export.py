@@ -21,16 +21,7 @@ from training.data.subgroups import ToneGroups
 from training.errors import ExportError, JobError
 from training.jobs.stages.base import Attest, BundleDraft, Stage, StageContext, StageResult, unsigned
 from training.jobs.stages.final_test import answer_test, figures_on_test
-from training.messages import (
-    GLOBAL,
-    Broadcast,
-    Tensors,
-    Update,
-    named,
-    prefixed,
-    reply,
-    unknown_request,
-)
+from training.messages import GLOBAL, Broadcast, Tensors, Update, named, prefixed, reply, unknown_request
 from training.models import ModelConfig
 from training.models.encoder_sources import find_weights
 from training.models.export import GRAPH, as_bytes, as_tensor, export_graph, largest_differences, split_graph

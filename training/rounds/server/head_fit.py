@@ -36,16 +36,7 @@ from scipy.optimize import minimize
 from training.algorithms.client import weights_digest
 from training.errors import MessageError
 from training.messages import Shapes, Tensors
-from training.rounds.requests import (
-    BIAS,
-    GRADIENT,
-    LOSS,
-    MASS,
-    SPREAD,
-    SQUARES,
-    SUM,
-    WEIGHT,
-)
+from training.rounds.requests import BIAS, GRADIENT, LOSS, MASS, SPREAD, SQUARES, SUM, WEIGHT
 from training.tensor_file import read_tensors, write_tensors
 
 Heads = tuple[torch.Tensor, torch.Tensor]

@@ -18,16 +18,7 @@ from training.algorithms.aggregators.base import AggregationWeights, Report
 from training.algorithms.aggregators.weighting import FedAvg
 from training.algorithms.exchanges.base import PREFIX, Parcel
 from training.errors import QuorumError
-from training.messages import (
-    GLOBAL,
-    Answer,
-    Broadcast,
-    Engine,
-    Failure,
-    Tensors,
-    Update,
-    prefixed,
-)
+from training.messages import GLOBAL, Answer, Broadcast, Engine, Failure, Tensors, Update, prefixed
 from training.privacy.secagg.server import Ask
 from training.privacy.secagg.sums import mix_masked
 from training.randomness import derive_seed, generator

@@ -27,15 +27,7 @@ from training.algorithms.aggregators.base import RECEIVED_LOSSES, SQUARED_CHANGE
 from training.algorithms.exchanges.base import PREFIX
 from training.algorithms.sync import BUFFERS
 from training.errors import MessageError
-from training.messages import (
-    Answer,
-    Broadcast,
-    Failure,
-    Tensors,
-    Update,
-    check_trained,
-    check_update,
-)
+from training.messages import Answer, Broadcast, Failure, Tensors, Update, check_trained, check_update
 from training.rounds.requests import CHANGE, RECEIVED
 from training.rounds.server.plan import Plan, States, Track, TrackState, weights_for
 

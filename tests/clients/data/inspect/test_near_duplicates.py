@@ -9,12 +9,7 @@ from clients.data.check import check_manifest, read_all
 from clients.data.cli import app
 from clients.data.manifest import DUPLICATE_GROUP, Manifest, Row
 from clients.data.manifest_file import read_manifest, write_manifest
-from clients.data.near_duplicate_links import (
-    leak_notes,
-    lesions_of_two_patients,
-    link,
-    same_pictures,
-)
+from clients.data.near_duplicate_links import leak_notes, lesions_of_two_patients, link, same_pictures
 from clients.data.partition import partition_manifest
 from clients.data.prepare import prepare
 from clients.data.synthetic import case_of, draw

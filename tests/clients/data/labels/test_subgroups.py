@@ -4,11 +4,7 @@ import pytest
 from clients.data.errors import SubgroupError
 from clients.data.manifest import Row
 from clients.data.subgroups import UNDECLARED, assign_subgroups
-from training.data.subgroups import (
-    ColumnSubgroups,
-    ToneSubgroups,
-    ToneSubgroupsOverScales,
-)
+from training.data.subgroups import ColumnSubgroups, ToneSubgroups, ToneSubgroupsOverScales
 
 ROWS = [
     Row("a", skin_tone="1", skin_tone_scale="fitzpatrick"),

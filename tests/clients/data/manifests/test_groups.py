@@ -6,14 +6,7 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from clients.data.manifest import (
-    Row,
-    components,
-    linkage_keys,
-    name_groups,
-    name_pictures,
-    number_lesions,
-)
+from clients.data.manifest import Row, components, linkage_keys, name_groups, name_pictures, number_lesions
 
 
 @given(st.lists(st.lists(st.integers(0, 9), max_size=3), max_size=14))

@@ -8,13 +8,7 @@ from scipy.stats import t as student
 
 from registry.bundle.counts import Confusion, Counts
 from registry.bundle.metrics import fairness
-from registry.bundle.metrics.fairness import (
-    DIFFERENCES,
-    difference,
-    differences,
-    fairness_limits,
-    holm,
-)
+from registry.bundle.metrics.fairness import DIFFERENCES, difference, differences, fairness_limits, holm
 from registry.bundle.metrics.intervals import DesignEffect, Sample
 from registry.bundle.metrics.summary import FAIRNESS
 

@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from training.algorithms.auto_augment import (
-    IMAGENET,
-    OPERATIONS,
-    auto_augment,
-    draw_steps,
-)
+from training.algorithms.auto_augment import IMAGENET, OPERATIONS, auto_augment, draw_steps
 from training.models.encoder_files import prepare_torchvision
 
 prepare_torchvision()

@@ -6,13 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.algorithms.rand_augment import (
-    OPERATIONS,
-    RandAugmentConfig,
-    cut_out,
-    draw_levels,
-    rand_augment,
-)
+from training.algorithms.rand_augment import OPERATIONS, RandAugmentConfig, cut_out, draw_levels, rand_augment
 from training.models.encoder_files import prepare_torchvision
 
 prepare_torchvision()

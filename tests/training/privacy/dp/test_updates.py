@@ -17,14 +17,7 @@ from training import randomness
 from training.errors import DataError, JobError
 from training.jobs.client_app import ClientApp
 from training.messages import Broadcast, Failure, Update
-from training.privacy.noisy_updates import (
-    RELEASES,
-    clip,
-    epsilon,
-    privacy_facts,
-    privacy_text,
-    privatise,
-)
+from training.privacy.noisy_updates import RELEASES, clip, epsilon, privacy_facts, privacy_text, privatise
 from training.privacy.settings import PrivacyConfig
 
 GROUPED = {"name": "resnet18", "options": {"channels": [4, 8, 16, 32], "norm_layer": "groupnorm1"}}

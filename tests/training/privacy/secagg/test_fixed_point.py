@@ -8,13 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from training.errors import DataError
-from training.privacy.secagg.arithmetic import (
-    Entry,
-    FixedPointVector,
-    decode,
-    encode,
-    power_of_two,
-)
+from training.privacy.secagg.arithmetic import Entry, FixedPointVector, decode, encode, power_of_two
 
 WEIGHTS = st.lists(st.floats(0.0078125, 1, width=32), min_size=1, max_size=6)
 
