@@ -257,6 +257,17 @@ def test_a_set_of_the_same_number_for_all_models_is_another(unfair, bundle, test
 
 
 @pytest.mark.sqlite
+def test_gates_that_became_again_what_they_were_ask_the_same(registry, bundle, tested):
+    """Also those of the beginning, whose digest only the event that replaced them holds."""
+    registry.add([bundle(metrics=tested(light=0.9, dark=0.7))])
+    registry.promote(MODEL, [1], to="production", override_gates=True, reason="t")
+    registry.set_gates(STRICT, reason="t")
+    assert registry.let_through(MODEL, "production").differs
+    registry.set_gates(DEFAULT, reason="t")
+    assert not registry.let_through(MODEL, "production").differs
+
+
+@pytest.mark.sqlite
 def test_today_it_is_compared_with_what_it_replaced_and_its_approvals_count(unfair, person, bundle, tested):
     anna, unfair = person("anna", "approver"), person("olga")
     unfair.add([bundle(metrics=tested(light=0.5, dark=0.5))])
