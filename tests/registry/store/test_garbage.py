@@ -268,7 +268,7 @@ def test_the_command_lists_sizes_and_tells_what_went(command, registry, store):
     assert command("gc").out == "nothing to remove\n"
 
 
-@pytest.mark.parametrize("writer", ["releases.add", "signing.versions", "archive.import_release"])
+@pytest.mark.parametrize("writer", ["releases.add", "signed_versions", "import_release"])
 def test_what_is_collected_before_it_is_referred_to_is_restored(
     registry, bundle, collect_before_writing, tmp_path, writer
 ):
@@ -282,12 +282,12 @@ def test_what_is_collected_before_it_is_referred_to_is_restored(
         origin.export_release(MODEL, "production", tmp_path / "release")
     write_key_pair(tmp_path / "a.key", None)
     signer = read_signer(tmp_path / "a.key")
-    if writer == "signing.versions":
+    if writer == "signed_versions":
         registry.add([bundle()])
     collect_before_writing(writer)
     if writer == "releases.add":
         registry.add([bundle()])
-    elif writer == "signing.versions":
+    elif writer == "signed_versions":
         registry.sign(MODEL, [1], signer)
         assert registry.require_signature(registry.version(MODEL, 1), trust_in_signer(signer))
     else:
