@@ -5,8 +5,8 @@ import pytest
 from clients.data.errors import ClientDataError
 from clients.data.manifest import Manifest, Row
 from clients.data.manifest_file import write_manifest
-from clients.data.sources import read_sources
-from training.data.settings import DataConfig
+from clients.data.sources import read_sources, server_split
+from training.data.settings import DataConfig, ServerConfig
 
 
 def names(folder: Path, *manifests: str) -> list[str]:
@@ -27,3 +27,10 @@ def test_the_same_manifest_twice_is_refused(tmp_path):
         names(tmp_path, "a.csv", "a.csv")
     with pytest.raises(ClientDataError, match="names no file"):
         names(tmp_path)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.8, 1.0])
+def test_the_coordinators_pictures_are_trained_on_by_the_share_that_was_named(share):
+    split = server_split(ServerConfig(share=0.1, train=share))
+    assert (split.train, split.validation) == pytest.approx((share, 1 - share), abs=1e-8)
+    assert split.validation > 0 < split.train
