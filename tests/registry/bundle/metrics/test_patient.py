@@ -164,7 +164,7 @@ def test_a_stage_that_gains_accuracy_and_loses_sensitivity_on_dark_skin_is_named
     )
     assert dark.text.startswith(
         "dark: personalize lowered malignant sensitivity from 85.7 % to 33.3 % (18 of 21, then 7 of 21 "
-        "malignant pictures), by 52.4 points ("
+        "malignant pictures), by 52.4 points (20.1 to 74.2)"  # Clopper and Pearson's, by Newcombe's rule
     )
     assert dark.text.endswith("That is more than chance.")
     assert set(lost) == {"dark", "all"}, "98 of 121, then 87 of 121"
