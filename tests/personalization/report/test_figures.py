@@ -47,6 +47,9 @@ def test_losses_and_accuracies_by_round_begin_and_end_in_words(report, line):
     assert lines(loss.numbers) == {"1": ["1.000", "2.000"], "2": ["0.500", "1.000"]}
     assert "all pictures from 1.000 to 0.500; light from 2.000 to 1.000" in loss.svg
     assert lines(accuracy.numbers)["2"] == [f"50.0{PERCENT}", "–"]
+    marks = [set(re.findall(r">([\d.]+ ?%?)</text>", one.svg)) for one in (loss, accuracy)]
+    assert marks[1] >= {"0 %", "100 %"}
+    assert marks[0] >= {"0.00", "1.00", "2.00"}
 
 
 COMMUNITIES = {"isic": ("i0", "i1"), "ham": ("h0", "h1"), "pad": ("p",)}
