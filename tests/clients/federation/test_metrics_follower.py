@@ -67,7 +67,8 @@ def test_the_last_lines_are_read_again_when_more_come(tmp_path):
 )
 def test_a_line_that_tells_no_round_is_not_shown_and_those_beside_it_are(tmp_path, line):
     follower = MetricsFollower(tmp_path / "copy")
-    whole = json.dumps(ROUND)
-    follower.take({"metrics_from": 0, "metrics": f"{whole}\n{line}\n{whole}\n"})
-    assert follower.last(3) == [ROUND, ROUND]
-    assert follower.known()["size"] == len(f"{whole}\n{line}\n{whole}\n"), "the copy has all of it"
+    whole, quick = json.dumps(ROUND), {**ROUND, "seconds": 0}
+    content = f"{whole}\n{line}\n{json.dumps(quick)}\n"
+    follower.take({"metrics_from": 0, "metrics": content})
+    assert follower.last(3) == [ROUND, quick]
+    assert follower.known()["size"] == len(content), "the copy has all of it"

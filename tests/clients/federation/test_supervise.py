@@ -107,6 +107,14 @@ def test_a_run_that_nothing_disturbs_is_sent_once_and_its_lines_are_shown(follow
     assert said[1:] == ["line 0", "line 1"]
 
 
+def test_a_job_of_which_nothing_is_heard_is_said_to_begin_once_and_one_that_speaks_is_not(follow):
+    _, said = follow(Script((["SUBMITTED"] * 20 + ["RUNNING"] * 20, DONE)))
+    assert [line for line in said if "hospitals that are connected" in line] == [
+        "the coordinator has the job, and gives it to the hospitals that are connected (3 s)"
+    ]
+    assert not any("start their processes" in line for line in said), "it speaks from its first look on"
+
+
 def test_what_a_job_printed_after_the_last_look_at_it_is_said(follow):
     """The last rounds of a short job were missing: it ends between two looks."""
     admin = Script((["RUNNING"], DONE))

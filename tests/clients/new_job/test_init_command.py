@@ -456,6 +456,7 @@ def test_at_a_terminal_it_asks_and_takes_an_empty_answer_as_proposed(init, out, 
     ended = init(change=with_own_labels)
     assert ended.code == 0, ended.err
     assert "What is asked of the model?" in ended.err
+    assert "4 labels: naevus (" in ended.err
     assert "not known to be benign or malignant: wart, common (" in ended.err
     assert "Is 'wart, common' (" in ended.err
     assert "no terminal" not in ended.err

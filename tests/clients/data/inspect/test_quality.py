@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from clients.data.cli import app
@@ -65,6 +66,15 @@ def test_a_cell_is_thin_under_what_figures_need_or_what_may_be_told(pictures, pa
 def test_what_is_missing_is_counted(manifest):
     missing = {column: count for column, count, _ in quality_of(manifest).missing}
     assert missing == {"label": 1, "skin_tone": 1, "patient_id": 1}
+
+
+def test_the_smallest_and_the_largest_picture_are_told(tmp_path, write_pictures):
+    path = write_pictures([Row(f"{n}.png", label="NV") for n in range(3)])
+    for n, size in enumerate([(50, 90), (70, 60), (80, 95)]):
+        Image.new("RGB", size, (n, 9, 9)).save(path.parent / f"{n}.png")
+    assert ("Shorter side, pixels", "50 to 80, median 60") in quality_of(path).sizes
+    (labels,) = quality_of(path).counts
+    assert (labels.title, row_of(labels, "NV")["all"].pictures) == ("Labels", 3)
 
 
 def test_everything_of_the_table_is_escaped(manifest):
