@@ -28,7 +28,7 @@ LIMITS = {
     "folders": 45,
     "imports, in thousandths of code": 107,
     "words of the dialect in docstrings": 15,
-    "lines of tests": 84_849,
+    "lines of tests": 84_854,
     "lines of benchmarks": 5_912,
     "recipes": 45,
     "decision records": 18,

@@ -74,6 +74,11 @@ def test_it_is_normal_and_independent():
         assert abs(np.corrcoef(drawn[:-lag], drawn[lag:])[0, 1]) < 4 / np.sqrt(COUNT)
 
 
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (), (5, 0, 2)])
+def test_noise_has_the_shape_of_what_it_is_for_also_of_nothing(shape):
+    assert NoiseSource().normal(torch.empty(shape), 1.0).shape == shape
+
+
 @pytest.mark.usefixtures("known")
 def test_a_known_key_gives_the_same_noise():
     like = torch.zeros(3, 5)
