@@ -23,7 +23,7 @@ BLANK = (
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 )
 LIMITS = {
-    "lines of code": 58_188,
+    "lines of code": 58_187,
     "modules": 400,
     "folders": 45,
     "imports, in thousandths of code": 107,

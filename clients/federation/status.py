@@ -184,10 +184,10 @@ def read_site_status(name: str, reply: Mapping[str, Any]) -> SiteStatus:
     )
 
 
-FILE = (
-    "disabled_clients.json"  # FLARE's, written whole or not at all; it does not start with one it cannot read
-)
-REASON = "the coordinator's operator has disabled it (dermfed-node enable lets it in again)"
+DISABLED_FILE = "disabled_clients.json"
+"""FLARE's, written whole or not at all; it does not start with one that it cannot read."""
+
+DISABLED = "the coordinator's operator has disabled it (dermfed-node enable lets it in again)"
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ class DisabledHospitals:
         Raises:
             ChannelError: the file is there and cannot be read; then no hospital is admitted.
         """
-        path = self.kit / FILE
+        path = self.kit / DISABLED_FILE
         try:
             found = json.loads(path.read_text())["disabled_clients"]
         except FileNotFoundError:
@@ -226,4 +226,4 @@ class DisabledHospitals:
             ChannelError: it is, or that cannot be determined.
         """
         if name in self.names():
-            raise ChannelError(REASON)
+            raise ChannelError(DISABLED)

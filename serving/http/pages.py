@@ -36,7 +36,7 @@ from serving.state import ServiceState, service_of
 from serving.web.answer import looked_at
 from serving.web.operator_page import NEWEST, Seen, console_page, operator_page
 from serving.web.picture_page import (
-    PATH,
+    ANSWERS,
     answer_page,
     looking_page,
     picture_page,
@@ -168,7 +168,7 @@ async def look_for(request: Request) -> Response:
         id_ = read_id(sent)
     except UnknownDiagnosis as problem:
         return page(looking_page(sent[:64], problem), problem.status)
-    return RedirectResponse(f"{request.scope['root_path']}{PATH}/{id_}", status_code=303)
+    return RedirectResponse(f"{request.scope['root_path']}{ANSWERS}/{id_}", status_code=303)
 
 
 @problems_as_pages
@@ -205,7 +205,7 @@ async def give(request: Request) -> Response:
         seen = await _seen(service, request)
         shown = answer_page(seen, await _names(service, seen), fields, problem)
         return page(shown, problem.status)
-    return RedirectResponse(f"{request.scope['root_path']}{PATH}/{id_}", status_code=303)
+    return RedirectResponse(f"{request.scope['root_path']}{ANSWERS}/{id_}", status_code=303)
 
 
 async def _seen(service: ServiceState, request: Request) -> SeenAnswer:
@@ -251,9 +251,9 @@ _PAGES: Final[Sequence[tuple[str, str, Endpoint]]] = (
     ("GET", "/", picture),
     ("POST", "/", try_picture),
     ("GET", "/operator", operator),
-    ("GET", PATH, look_for),
-    ("GET", f"{PATH}/{{id}}", show),
-    ("POST", f"{PATH}/{{id}}", give),
+    ("GET", ANSWERS, look_for),
+    ("GET", f"{ANSWERS}/{{id}}", show),
+    ("POST", f"{ANSWERS}/{{id}}", give),
     ("GET", "/console", console),
     *(("GET", f"/assets/{name}", partial(load, name)) for name in ASSETS),
 )

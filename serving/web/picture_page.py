@@ -26,7 +26,7 @@ from serving.releases.current_release import ServedRelease
 from serving.web.answer import SERIOUS, Looked, figures, given, helpful, promise, verdict
 from serving.web.rendering import plain, render
 
-PATH: Final = "/diagnoses"
+ANSWERS: Final = "/diagnoses"
 """Where an answer is looked for; that of one is below it."""
 
 CONFIRMED: Final[Mapping[ConfirmedBy, str]] = {
@@ -68,7 +68,7 @@ def form_of(
     except OutcomeRefused:
         day = today
     return {
-        "action": f"{PATH}/{id_}",
+        "action": f"{ANSWERS}/{id_}",
         "diseases": [
             {"code": code, "name": name, "malignant": malignant, "chosen": code == sent.get("label")}
             for code, name, malignant in labels
@@ -115,7 +115,7 @@ def looking_page(sent: str = "", problem: ProblemResponse | None = None) -> str:
         sent: what was looked for and not found.
         problem: why not.
     """
-    return render("looking.html", here="diagnosis", sent=sent, trouble=problem, action=PATH)
+    return render("looking.html", here="diagnosis", sent=sent, trouble=problem, action=ANSWERS)
 
 
 def read_fields(body: bytes) -> dict[str, str]:

@@ -10,7 +10,7 @@ from clients.federation import admin_client
 from clients.federation.errors import FederationError, KitError
 from clients.federation.kit import Federation, open_kit
 from clients.federation.provision import provision
-from clients.federation.status import FILE, DisabledHospitals, SiteStatus, read_site_status
+from clients.federation.status import DISABLED_FILE, DisabledHospitals, SiteStatus, read_site_status
 from clients.node.cli import app
 from training.engines.calls import ChannelError
 
@@ -118,7 +118,7 @@ def test_flares_own_file_is_read_anew_and_one_that_cannot_be_read_lets_nobody_in
     disabled = DisabledHospitals(tmp_path)
     disabled.refuse("north")
     flare = ClientManager()
-    flare.set_disabled_clients_file(str(tmp_path / FILE))
+    flare.set_disabled_clients_file(str(tmp_path / DISABLED_FILE))
     flare.disable_client("north")
     with pytest.raises(ChannelError, match="operator has disabled it"):
         disabled.refuse("north")
@@ -126,7 +126,7 @@ def test_flares_own_file_is_read_anew_and_one_that_cannot_be_read_lets_nobody_in
     flare.enable_client("north")
     disabled.refuse("north")
     for text in ("{", "[]", '{"disabled_clients": "north"}', "{}"):
-        (tmp_path / FILE).write_text(text)
+        (tmp_path / DISABLED_FILE).write_text(text)
         with pytest.raises(ChannelError, match="nobody knows who is disabled"):
             disabled.refuse("south")
 

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.loopback.federated import ADMIN, ROOT, SERVER
 from clients.federation.errors import ConnectionLostError
-from clients.federation.status import FILE, SiteStatus
+from clients.federation.status import DISABLED_FILE, SiteStatus
 from tests.clients.node.federated import start_another
 
 pytestmark = pytest.mark.long
@@ -117,7 +117,7 @@ def test_over_restarts_of_both_sides_it_stays_out_and_another_comes_in(
     )
     wait_until(lambda: connected() == OTHERS, "the others", pause=0.5)
     assert joined(net, "north") == 1
-    assert json.loads((net.kits / SERVER / FILE).read_text()) == {"disabled_clients": ["north"]}
+    assert json.loads((net.kits / SERVER / DISABLED_FILE).read_text()) == {"disabled_clients": ["north"]}
 
 
 def test_its_key_does_not_get_in_under_the_name_of_another(net, disabled_in_a_run, tmp_path, wait_until):

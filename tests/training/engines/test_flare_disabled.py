@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from clients.federation.status import FILE, REASON, DisabledHospitals
+from clients.federation.status import DISABLED, DISABLED_FILE, DisabledHospitals
 from tests.training.engines.test_flare_supervision import OTHERS, asks
 from training.engines import flare_calls
 from training.engines.calls import Channel, ChannelError
@@ -19,7 +19,7 @@ def disable(tmp_path):
     """`disable(*names)`: these hospitals are disabled, in the file that FLARE keeps."""
 
     def write(*names):
-        (tmp_path / FILE).write_text(json.dumps({"disabled_clients": names}))
+        (tmp_path / DISABLED_FILE).write_text(json.dumps({"disabled_clients": names}))
 
     return write
 
@@ -73,7 +73,7 @@ def test_an_answer_of_a_disabled_hospital_is_dropped_and_rounds_go_on(own_job, n
     there.run()
     lines = there.metrics()
     assert [line["answered"] for line in lines] == [ALL, *([OTHERS if guard else ALL] * 2)]
-    assert (REASON in json.dumps(lines[1])) == (REASON in json.dumps(lines[2])) == guard
+    assert (DISABLED in json.dumps(lines[1])) == (DISABLED in json.dumps(lines[2])) == guard
 
 
 def test_a_run_that_needs_it_waits_and_is_the_same_once_it_is_enabled(
@@ -92,7 +92,7 @@ def test_a_run_that_needs_it_waits_and_is_the_same_once_it_is_enabled(
     ends["east"].before_ask = before
     thread = in_thread(lambda: ran.append(there.run()))
     wait_until(lambda: "waits for east" in there.progress.getvalue())
-    assert REASON in there.coordinator.status.offline["east"]
+    assert DISABLED in there.coordinator.status.offline["east"]
     assert len(there.metrics()) == 1
     disable()
     thread.join(120)

@@ -61,7 +61,8 @@ from training.models.patches import (
     patch_grid,
 )
 
-VOCABULARY = 8192
+# Of the encoder of DALL-E.
+VOCABULARY = 8192  # its visual tokens
 WIDTH = 256  # channels of the first group; each further group has twice as many
 GROUPS = 4
 BLOCKS = 2  # in a group
